@@ -47,11 +47,27 @@ from research.baselines.base import Baseline, OnePass, StepSizes, check_dims
 from tpca.randomness import generator
 from tpca.solvers.estimate import Estimate
 from tpca.solvers.paper.step import ascent_step, normalise
-from tpca.solvers.race.strategies.strategy import NoiseLevel
-from tpca.solvers.race.strategies.symmetric import symmetrised
 from tpca.solvers.rank_one import leading, units
-from tpca.tensors import Query
+from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition, unit
+
+
+class NoiseLevel:
+    """sigma² as the mean over rounds of B ‖G‖² / D: the signal's share of a gradient's energy is negligible."""
+
+    def __init__(self) -> None:
+        self._energy, self._rounds = 0.0, 0
+
+    def absorb(self, answer: Answer, n: int) -> None:
+        """Take the energy of all gradients of one answer over ``n`` samples."""
+        gradients = [g.astype(np.float64) for g in answer.gradients.values()]
+        self._energy += n * sum(float(np.vdot(g, g)) for g in gradients) / sum(g.size for g in gradients)
+        self._rounds += 1
+
+    @property
+    def sigma(self) -> float:
+        """The estimate so far; 1 before the first round or when the data are all zero."""
+        return math.sqrt(self._energy / self._rounds) if self._energy > 0 else 1.0
 
 
 @dataclass(kw_only=True, eq=False)
@@ -114,7 +130,8 @@ class SymmetricMatrixSGD(Baseline):
         block: Array = unit(np.eye(d))[None]
         while (answer := samples.ask(Query(pairs, (block,) * len(pairs)), self.batch_size)) is not None:
             noise.absorb(answer, samples.took)
-            gradient = symmetrised(sum(g[0] for g in answer.gradients.values()) / len(pairs))
+            gradient = sum(g[0] for g in answer.gradients.values()) / len(pairs)
+            gradient = 0.5 * (gradient + gradient.T)
             samples.note(block, working=answer.nbytes + 5 * block.nbytes)
             eta = steps.at(samples.n) * samples.took / noise.sigma
             block = normalise(ascent_step(block, gradient[None], eta))

@@ -138,14 +138,3 @@ def test_what_is_held_is_counted():
     wealth = Wealth(1.0, 1)
     wealth.add(np.ones(100), np.ones(100))
     assert sum(array.size for array in wealth.arrays) == FLOATS
-
-
-def test_white_noise_loses_nothing_to_levels():
-    """A signal of half the noise of a sub-batch: the evidence of level 0 is what counts in most runs, at every time."""
-    rng = np.random.default_rng(0)
-    same = 0
-    for _ in range(100):
-        wealth = Wealth(1.0, 1)
-        wealth.add(rng.standard_normal(40) + 0.5, np.ones(40))
-        same += wealth.level == 0
-    assert same > 70  # 5 % at each of two levels: P(X <= 70 at 90 %) < 1e-6

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from amounts import few_or_many
 from research.law import LawEngine
@@ -13,9 +12,9 @@ from tpca.errors import MemoryBudgetError, PartitionError, SolverError, StreamEr
 from tpca.model import Samples
 from tpca.solvers.estimate import StopReason
 from tpca.solvers.memory import default_memory, parse_memory
-from tpca.solvers.race.candidate import Ascent
 from tpca.solvers.race.rounds import SUB_BATCHES
-from tpca.tensors import Gradients
+from tpca.solvers.race.strategies.replicas import Climbs
+from tpca.tensors.blocks import unit
 
 KINDS = {"weak": {}, "paired": {"correlation": 1.0}, "equal": {"correlation": 1.0, "symmetric": True}}
 
@@ -82,28 +81,16 @@ def test_a_negative_strength_is_found_as_well(dims, kind, runs):
 
 
 @few_or_many(6, 60)
-@pytest.mark.slow
-def test_pure_noise_is_claimed_to_be_a_signal_in_at_most_five_percent_of_runs(runs):
-    for dims in [(6,) * 3, (4,) * 4]:
-        claims = 0
-        for seed in range(runs):
-            estimate = RaceSolver(random_state=seed, max_samples=600).run(LawEngine(None, dims=dims, random_state=seed))
-            claims += estimate.stop_reason is not StopReason.NO_SIGNAL
-        # If the rate were 5 %: P(X >= 12 of 60) = 4e-5, P(X >= 5 of 6) = 2e-6.
-        assert claims < {60: 12, 6: 5}[runs]
-
-
-@few_or_many(6, 30)
 @pytest.mark.parametrize(
-    "noise", ["correlated", *(pytest.param(one, marks=pytest.mark.slow) for one in ("rademacher", "bounded"))]
+    "noise", ["correlated", *(pytest.param(one, marks=pytest.mark.slow) for one in ("gaussian", "rademacher"))]
 )
-def test_other_noise_does_not_raise_the_rate_of_false_claims(noise, runs):
+def test_pure_noise_is_claimed_to_be_a_signal_in_at_most_five_percent_of_runs(noise, runs):
     claims = 0
     for seed in range(runs):
         samples = Samples((6, 6, 6), noise=noise, random_state=seed)
-        estimate = RaceSolver(random_state=seed, max_samples=400).run(samples)
-        claims += estimate.stop_reason is not StopReason.NO_SIGNAL
-    assert claims < {30: 8, 6: 4}[runs]  # 5 %: P(X >= 8 of 30) = 1e-4, P(X >= 4 of 6) = 9e-5
+        claims += RaceSolver(random_state=seed, max_samples=400).run(samples).found
+    # If the rate were 5 %: P(X >= 12 of 60) = 4e-5, P(X >= 4 of 6) = 9e-5.
+    assert claims < {60: 12, 6: 4}[runs]
 
 
 def test_no_signal_is_said_with_a_limit_on_the_strength():
@@ -151,33 +138,6 @@ def test_errors_and_strength_are_covered_at_their_nominal_rate(runs):
     assert abs(inside / components - 0.95) < 6 * math.sqrt(0.05 * 0.95 / (10.5 * runs))
 
 
-@few_or_many(4, 12)
-@pytest.mark.parametrize(
-    "dims",
-    [
-        (16,) * 3,
-        pytest.param((8,) * 4, marks=pytest.mark.slow),
-        (5,) * 5,
-        pytest.param((4,) * 6, marks=pytest.mark.slow),
-    ],
-)
-@pytest.mark.slow
-def test_the_refinement_ends_at_the_cramer_rao_limit(dims, runs):
-    ratios = []
-    for seed in range(runs):
-        truth = SpikedTensor.random(dims, 1.0, random_state=seed)
-        estimate = RaceSolver(random_state=seed, max_samples=40 * round(math.prod(dims) ** 0.5)).run(
-            LawEngine(truth, random_state=seed)
-        )
-        searched = [h["samples"] for h in estimate.history if h["phase"] == "search"][-1]
-        bound = (dims[0] - 1) / (estimate.n_samples - searched)
-        ratios.extend(truth.loss(estimate.vectors) / bound)
-    # Each ratio is about chi-square(d-1)/(d-1): its mean over m ratios has standard error sqrt(2/((d-1) m)).  A tenth
-    # and four of them are exceeded in 7e-5 of all cases after 4 runs, 5e-6 after 12.
-    spread = math.sqrt(2 / ((dims[0] - 1) * len(ratios)))
-    assert np.mean(ratios) < 1.1 + 4 * spread
-
-
 @pytest.mark.parametrize(
     ("dims", "memory"),
     [
@@ -213,11 +173,8 @@ def test_too_little_memory_is_refused_with_the_minimum_that_works(dims):
 
 
 def test_memory_can_be_written_in_several_ways():
-    assert parse_memory("64MB") == 64_000_000
-    assert parse_memory("1.5 GiB") == 3 * 2**29
-    assert parse_memory(1000) == 1000
-    assert default_memory((10,) * 4) == 10**6  # small tensors: the least
-    assert default_memory((40,) * 4) == 4 * 8 * 40**4  # four samples
+    assert [parse_memory(m) for m in ("64MB", "1.5 GiB", 1000)] == [64_000_000, 3 * 2**29, 1000]
+    assert [default_memory((d,) * 4) for d in (10, 40)] == [10**6, 4 * 8 * 40**4]  # the least; four samples
     for bad in ("64 parsecs", "MB", "-3MB", 0, math.nan):
         with pytest.raises(SolverError, match="memory_limit must be"):
             parse_memory(bad)
@@ -232,19 +189,16 @@ def test_same_seed_gives_the_same_bits():
     assert first.n_samples == second.n_samples
 
 
-@pytest.mark.parametrize("noise", ["rademacher", "uniform", "correlated"])
-def test_other_noise_laws_recover(noise):
-    truth = SpikedTensor.random((8,) * 4, 1.0, random_state=3)
+@pytest.mark.parametrize(
+    ("noise", "strength"), [("rademacher", 1.0), ("uniform", 1.0), ("correlated", 1.0), ("bounded", 0.02)]
+)
+def test_other_noise_laws_recover(noise, strength):
+    """Bounded noise: a sample's has norm 1, its entries 1/64."""
+    truth = SpikedTensor.random((8,) * 4, strength, random_state=3)
     estimate = RaceSolver(random_state=1).run(truth.stream(noise=noise, random_state=2))
     assert estimate.stop_reason is StopReason.ACCURATE
     assert truth.loss(estimate.vectors).max() < 0.05
-
-
-def test_bounded_noise_is_found_at_a_strength_far_below_one():
-    truth = SpikedTensor.random((8,) * 4, 0.02, random_state=3)  # one sample's noise has norm 1, its entries 1/64
-    estimate = RaceSolver(random_state=1).run(truth.stream(noise="bounded", random_state=2))
-    assert truth.loss(estimate.vectors).max() < 0.05
-    assert estimate.strength == pytest.approx(0.02, rel=0.3)
+    assert estimate.strength == pytest.approx(strength, rel=0.3)
 
 
 @few_or_many(2, 6)
@@ -284,15 +238,6 @@ def test_of_a_drifting_signal_the_average_is_found():
     assert first.overlaps(estimate.vectors)[1:].min() > 0.97
 
 
-def test_a_claim_drops_no_search_before_the_refinement():
-    """A claim may be luck: if its evidence falls again, the others must have gone on meanwhile."""
-    truth = SpikedTensor.random((12,) * 3, 1.0, random_state=0)
-    history = RaceSolver(random_state=0).run(LawEngine(truth, random_state=0)).history
-    searching = [record for record in history if record["phase"] == "search"]
-    assert sum(record["found"] for record in searching) > 1
-    assert all(record["evidence"].keys() == {"whole", "symmetric"} for record in searching)
-
-
 # On fresh seeds one pass found 3 of 40, eight passes 24 of 40: a difference of 15.8 +- 3.1 in 30 runs, less than 3 by
 # chance in 1e-5.  Overlaps: one of some 150 signals found on such seeds was below 0.7 (0.65, by the first pass) before
 # further passes went on from what the first had found; since then it is at 0.97.
@@ -327,9 +272,9 @@ def test_more_passes_make_vectors_accurate_that_the_first_has_found(monkeypatch)
             continue
         better.append(float(truth.loss(estimate.vectors).mean()))
         # Where the vectors that have climbed prove nothing the first claim stands.
-        away = tuple(np.roll(v, 1) - v * (np.roll(v, 1) @ v) for v in truth.vectors)
+        away = tuple(unit(np.roll(v, 1) - v * (np.roll(v, 1) @ v)) for v in truth.vectors)
         with monkeypatch.context() as patch:
-            patch.setattr(Ascent, "vectors", tuple(v / np.linalg.norm(v) for v in away))
+            patch.setattr(Climbs, "propose", lambda _, away=away: away)
             stands = solver.run(samples)
         assert stands.found
         assert stands.n_passes > 1
@@ -352,21 +297,15 @@ def test_more_passes_are_not_fooled_by_noise(runs):
     assert claims < {40: 10, 6: 4}[runs]  # 5 %: P(X >= 10 of 40) = 3e-5, P(X >= 4 of 6) = 9e-5
 
 
-def test_a_partition_can_be_given_by_hand():
-    truth = SpikedTensor.random((5,) * 5, 1.0, random_state=0)
-    estimate = RaceSolver(random_state=0, partition=[(2, 3, 4), (0, 1)]).run(LawEngine(truth, random_state=1))
-    assert truth.loss(estimate.vectors).max() < 0.05
-    with pytest.raises(PartitionError, match="exactly once"):
-        RaceSolver(partition=[(0, 1), (2, 3)]).run(LawEngine(truth))
-    with pytest.raises(PartitionError, match="two groups"):
-        RaceSolver(partition=[(0, 1, 2), (3,), (4,)]).run(LawEngine(truth))
-
-
-@pytest.mark.parametrize("partition", [[(0, 1), (2, 3)], [(0,), (1, 2, 3)]])
-def test_any_two_groups_serve(partition):
+@pytest.mark.parametrize("partition", [[(0, 1), (2, 3)], [(0,), (1, 2, 3)], [(1, 2, 3), (0,)]])
+def test_a_partition_into_two_groups_can_be_given_by_hand(partition):
     truth = SpikedTensor.random((6,) * 4, 2.0, random_state=0)
-    estimate = RaceSolver(random_state=0, partition=partition).run(LawEngine(truth, random_state=1))
-    assert truth.loss(estimate.vectors).max() < 0.05
+    solver = RaceSolver(random_state=0, partition=partition, memory_limit=20_000)
+    assert truth.loss(solver.run(LawEngine(truth, random_state=1)).vectors).max() < 0.05
+    with pytest.raises(PartitionError, match="exactly once"):
+        RaceSolver(partition=[(0, 1), (2,)]).run(LawEngine(truth))
+    with pytest.raises(PartitionError, match="two groups"):
+        RaceSolver(partition=[(0, 1), (2,), (3,)]).run(LawEngine(truth))
 
 
 def test_tolerance_is_the_error_at_which_it_stops():
@@ -387,7 +326,7 @@ def test_history_tells_the_race():
     assert [h["samples"] for h in estimate.history] == sorted(h["samples"] for h in estimate.history)
     assert estimate.history[-1]["samples"] == estimate.n_samples
     search = [h for h in estimate.history if h["phase"] == "search"]
-    assert {"candidate", "log_evidence", "strength", "attempt", "found"} <= set(search[0])
+    assert {"candidate", "log_evidence", "needed", "strength", "strength_error", "found"} <= set(search[0])
     assert search[-1]["found"]
     assert not search[0]["found"]
     assert len(seen) == len(estimate.history)
@@ -470,18 +409,6 @@ def test_samples_that_are_all_the_same_are_refused(rank_one):
     samples = np.repeat(sample[None], 60, axis=0)
     samples += 1e-3 * np.random.default_rng(1).standard_normal(samples.shape)
     assert RaceSolver().run(samples).found
-
-
-def test_naive_ks_check_of_the_batch_law():
-    # The mean of n samples has entries N(signal, 1/n): Kolmogorov–Smirnov, false-alarm rate 1e-5.
-    from tpca.tensors import Query
-    from tpca.tensors.blocks import Partition
-
-    partition = Partition.singles((3, 4))
-    query = Query(partition, (np.eye(3)[:1], np.eye(4)[:1]))
-    engine = LawEngine(None, dims=(3, 4), random_state=0)
-    drawn = np.array([engine.reduce(Gradients([query]), 25).answers[0].rewards[0] for _ in range(2000)])
-    assert stats.kstest(5 * drawn, stats.norm.cdf).pvalue > 1e-5
 
 
 @few_or_many(10, 40)

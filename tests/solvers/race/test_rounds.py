@@ -1,16 +1,14 @@
 """Rounds and their sub-batches: whole blocks, fixed before the samples come."""
 
 import itertools
-import math
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from research.law import LawEngine
 from tpca import RaceSolver
-from tpca.solvers.race.evidence import Wealth, log_bets
+from tpca.solvers.race.evidence import Wealth
 from tpca.solvers.race.phases import Trial
 from tpca.solvers.race.rounds import FEW_SUB_BATCHES, HOPE, SUB_BATCHES, round_size, sub_batch_edges
 
@@ -46,18 +44,3 @@ def test_rounds_are_cut_into_many_sub_batches_only_where_a_candidate_has_hope_an
     candidate.wealth.log = candidate.wealth.peaks[0] = 0.0
     run.phase = Trial(run.searches)
     assert len(run.edges(1000)) == SUB_BATCHES
-
-
-def test_few_sub_batches_lose_little_of_evidence_that_is_weak_and_much_of_what_is_strong():
-    # Most that tanh bets win on a round whose rewards are z standard errors from zero: the figures of rounds.py.
-    assert won(FEW_SUB_BATCHES, 1.0) > 0.85
-    assert won(FEW_SUB_BATCHES, 2.5) < 0.6
-    assert won(SUB_BATCHES, 2.5) > 0.85
-
-
-def won(count, z):
-    """The best mean log wealth from ``count`` sub-batches over z²/2, by a sum over the Gaussian law."""
-    grid = np.linspace(-6, 6, 1201)
-    law = np.exp(-(grid**2) / 2) / np.exp(-(grid**2) / 2).sum()
-    x = z / math.sqrt(count) + grid
-    return max(count * law @ log_bets(bet, x) for bet in 2.0 ** np.arange(-6, 3, 0.25)) / (z**2 / 2)

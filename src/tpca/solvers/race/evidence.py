@@ -62,8 +62,7 @@ ABOVE = 2
 TREND = 32
 Z = 1.64  # in white noise neighbours are taken for alike at 1 of 20 looks
 STEADY = 4.0
-FLOATS = BETS + LEVELS * (1 + BETS + 6 + 6 + 3)  # that all levels hold: small replicas are no larger
-UPPER = np.triu_indices(3)
+FLOATS = BETS + LEVELS * (1 + BETS + 9 + 9 + 3)  # that all levels hold: small replicas are no larger
 ROUNDING = 1e-9  # of squares: what scatters less does not scatter
 
 
@@ -80,8 +79,8 @@ class Level:
     def __init__(self, won: float = 0.0) -> None:
         self.logs = np.full(BETS, won)
         self.count, self.seen = 0, 0.0
-        # Of rows (x/√n, √n, t√n), t the place: products with each other, and with the row before; upper triangles.
-        self._same, self._lagged, self._last = np.zeros(6), np.zeros(6), np.zeros(3)
+        # Of rows (x/√n, √n, t√n), t the place: products with each other, and with the row before.
+        self._same, self._lagged, self._last = np.zeros((3, 3)), np.zeros((3, 3)), np.zeros(3)
         self._waiting = np.zeros((2, 0))  # x and n of one whose neighbour has not come yet
 
     def add(self, both: Array, bets: Array) -> Array:
@@ -90,8 +89,8 @@ class Level:
         root, ends = np.sqrt(size), self.seen + np.cumsum(size)
         rows = np.stack([x / root, root, root * (ends - size / 2)], axis=1)
         lagged = rows.T @ np.concatenate([self._last[None], rows[:-1]])
-        self._same += (rows.T @ rows)[UPPER]
-        self._lagged += 0.5 * (lagged + lagged.T)[UPPER]
+        self._same += rows.T @ rows
+        self._lagged += lagged
         self._last = rows[-1].copy()
         self.logs += log_bets(bets, x[:, None]).sum(axis=0)
         self.count, self.seen = self.count + len(x), float(ends[-1])
@@ -116,12 +115,12 @@ class Level:
     @property
     def mean(self) -> float:
         """The mean reward."""
-        return float(self._same[1] / self._same[3])
+        return float(self._same[0, 1] / self._same[1, 1])
 
     @property
     def scatter(self) -> float:
         """Σ e² about the mean reward."""
-        return max(0.0, float(self._same[0] - self.mean**2 * self._same[3]))
+        return max(0.0, float(self._same[0, 0] - self.mean**2 * self._same[1, 1]))
 
     def excess(self, fitted: int) -> float:
         """How many standard errors r is above what independent rewards have; 0 where it is not looked at.
@@ -130,15 +129,12 @@ class Level:
         """
         if self.count < MIN_BLOCKS or (self.mean > 0 and self.mean**2 * self.seen > STEADY**2 * self.scatter):
             return 0.0
-        same, lagged = np.zeros((3, 3)), np.zeros((3, 3))
-        same[UPPER] = same.T[UPPER] = self._same
-        lagged[UPPER] = lagged.T[UPPER] = self._lagged
-        weights = np.array([1.0, -self.mean, 0.0])
+        same, weights = self._same, np.array([1.0, -self.mean, 0.0])
         size = same[1, 1] * same[2, 2] - same[1, 2] ** 2
         if fitted == 2 and size > ROUNDING * same[1, 1] * same[2, 2]:
             weights[1:] = -np.linalg.solve(same[1:, 1:], same[1:, 0])
         scatter = float(weights @ same @ weights)
-        r = float(weights @ lagged @ weights) / scatter if scatter > ROUNDING * same[0, 0] else 0.0
+        r = float(weights @ self._lagged @ weights) / scatter if scatter > ROUNDING * same[0, 0] else 0.0
         return (r + fitted / self.count) * math.sqrt(self.count)
 
 

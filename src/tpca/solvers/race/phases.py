@@ -6,13 +6,13 @@ phase       the next samples go to                                it ends
 scale       the probe                                             after three samples: search
 search      all strategies and candidates                         found and accurate: refinement; no more: trial
 trial       the candidates only (the held-out part, if any)       found: refinement; else, or not accurate: again
-again       the ascent and the main strategy, a pass at once      ascent at rest: trial; else: again
+again       the climbs and the main strategy, a pass at once      climbs at rest: trial; else: again
 refinement  the refinement                                        accurate as asked, or no more: done
 ==========  ====================================================  ===============================================
 
 A phase holds what is at work in it; what outlives it, counters above all, is the race's.  A signal that is found in the
-first pass with vectors that are not accurate *stands*, as a refinement that waits, while further passes look for better
-vectors; where these prove nothing it goes on.
+first pass with vectors that are not accurate is ``standing``, a refinement that waits, while further passes look for
+better vectors; where these prove nothing it goes on.
 """
 
 from __future__ import annotations
@@ -20,19 +20,17 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import ndtri
 
 from tpca.checkpoint import kept
-from tpca.engines import Data
 from tpca.errors import SampleError, StreamError
-from tpca.randomness import generator
 from tpca.solvers.checks import Check, level, steadiness, vanished
 from tpca.solvers.estimate import Estimate, Evidence, StopReason
-from tpca.solvers.race.candidate import Ascent
 from tpca.solvers.race.probe import Probe
 from tpca.solvers.race.refinement import Refinement
 from tpca.solvers.race.rounds import (
@@ -40,20 +38,13 @@ from tpca.solvers.race.rounds import (
     FEW_SUB_BATCHES,
     HOPE,
     SUB_BATCHES,
-    allowed_passes,
+    Limits,
     round_size,
-    samples_per_pass,
     strength_limit,
     sub_batch_edges,
-    tolerance,
 )
-from tpca.solvers.race.strategies.choice import (
-    Search,
-    check_partition,
-    refinement_floats,
-    strategies_within,
-    sub_batches_within,
-)
+from tpca.solvers.race.strategies.choice import Search, refinement_floats, strategies_within, sub_batches_within
+from tpca.solvers.race.strategies.replicas import Climbs
 from tpca.solvers.race.strategies.strategy import Part, round_bytes
 from tpca.solvers.race.whitening import (
     Noise,
@@ -66,9 +57,7 @@ from tpca.solvers.race.whitening import (
 from tpca.solvers.rank_one import positive
 from tpca.solvers.run import Ask
 from tpca.tensors import Answer, Gradients, Query, RankOne
-
-if TYPE_CHECKING:
-    from tpca.solvers.race.solver import RaceSolver
+from tpca.tensors.blocks import Array
 
 # A candidate hands over to the refinement when found and (signal² · samples)/d is at least this: overlap² about 0.9.
 ACCURATE = 8.0
@@ -82,49 +71,40 @@ EQUAL = 1e-9  # relative difference of rewards of sub-batches below which these 
 MOST = 700.0  # log of the largest e-value that is told
 
 
+@kept
 class Race:
     """The race for one component: the phase it is in, and accounting.
 
-    ``others`` are other components, subtracted from what this race sees.  A race with a ``number`` above 0 is one for a
-    further component: it takes over the ``scale`` of the first, and ``begins`` when so many samples of the pass have
-    gone by, or (``None``) with a new pass.  The ``noise`` is shared by all races.
+    A race with a ``number`` above 0 is one for a further component: it takes over the ``scale`` of the first, and
+    ``begins`` when so many samples of the pass have gone by, or (``None``) with a new pass.  The ``noise`` is shared by
+    all races.
     """
-
-    # All that a checkpoint holds; what else there is follows from the solver and the data.
-    STATE: ClassVar[tuple[str, ...]] = (
-        *("phase", "probe", "samples", "begins", "passes", "held", "scale", "history", "limit"),
-        *("rewind", "before", "differ", "claimed"),
-    )
 
     def __init__(
         self,
-        solver: RaceSolver,
-        data: Data,
+        limits: Limits,
         noise: Noise,
+        rng: np.random.Generator,
         number: int = 0,
         scale: float | None = None,
         begins: int | None = 0,
     ) -> None:
-        self.solver, self.data, self.noise, self.number = solver, data, noise, number
-        self.tol, self.per_pass = tolerance(solver, data), samples_per_pass(solver, data)
-        self.sub_batches = sub_batches_within(data.dims, noise.limit, solver.n_components)
-        rng = generator(solver.random_state, f"race {number}" if number else "race")
-        self.probe = Probe(data.dims, rng)
+        self.limits, self.noise, self.number = limits, noise, number
+        self.sub_batches = sub_batches_within(limits.dims, noise.limit, limits.n_components)
+        self.probe = Probe(limits.dims, rng)
         # What fits into the memory that the maps and refining other components leave.
-        refining = min(number, solver.n_components - 1)
-        left = noise.left(8 * refinement_floats(data.dims, self.sub_batches) * refining)
-        partition, delta = check_partition(data.dims, solver.partition), 1 - solver.confidence
-        searches = strategies_within(data.dims, left, partition, delta, rng, noise.whitening is None)
-        main = searches[0].strategy
-        self.main, self.size = main.name, main.size
-        self.max_passes = allowed_passes(solver, data, main.name)
+        refining = min(number, limits.n_components - 1)
+        left = noise.left(8 * refinement_floats(limits.dims, self.sub_batches) * refining)
+        delta = 1 - limits.confidence
+        searches = strategies_within(limits.dims, left, limits.partition, delta, rng, noise.whitening is None)
+        self.main, self.size = searches[0].strategy.name, searches[0].strategy.size
+        self.max_passes = limits.passes_with(self.main)
         for search in searches if self.max_passes > 1 else ():
             search.candidate.delta /= 2  # half of the chance of a false alarm is kept for the passes after the first
         self.phase: Phase = Scale(searches) if scale is None else Searching(searches)
-        self.claims_from = 0 if number else int(min(CLAIMS_FROM, self.per_pass // 2))  # later ones have waited
+        self.claims_from = 0 if number else int(min(CLAIMS_FROM, limits.per_pass // 2))  # later ones have waited
         # With several passes the last part of the data is kept from the strategies, so that re-use cannot fool a trial.
-        self.racing = int((1 - HELD_OUT) * self.per_pass) if self.max_passes > 1 else self.per_pass
-        self.others: tuple[RankOne, ...] = ()
+        self.racing = int((1 - HELD_OUT) * limits.per_pass) if self.max_passes > 1 else limits.per_pass
         self.samples, self.passes, self.held = 0, 1, 0  # held: bytes of state in the last round
         self.scale = 1.0 if scale is None else scale  # everybody sees the samples times this
         self.history: list[dict[str, Any]] = []
@@ -132,20 +112,23 @@ class Race:
         self.before = 0  # samples of the passes before this one
         self.differ: bool | None = None  # whether samples do; None: nobody knows
         self.claimed: Evidence | None = None  # what the claim rests on, once there is one
+        self.standing: Refinement | None = None
         self._asked: list[tuple[Part, tuple[Query, ...]]] = []
         self._sent: tuple[Query, ...] = ()  # what the data were asked, where they are whitened
 
-    def ask(self) -> Ask[Gradients] | None:
-        """What the next samples are needed for; ``None`` when the race is over."""
-        while not isinstance(self.phase, Done):
+    def ask(self, others: Sequence[RankOne] = ()) -> Ask[Gradients] | None:
+        """What the next samples are needed for; ``None`` when the race is over.
+
+        ``others`` are other components, subtracted from what this race sees.
+        """
+        while not self.done:
             size = int(max(0, min(self.phase.size(self), self.limit - self.position)))
             if size < 1:
                 self.phase = self.phase.end(self)
                 continue
-            deflate = tuple(RankOne(c.strength * self.scale, c.vectors) for c in self.others)
+            deflate = tuple(RankOne(c.strength * self.scale, c.vectors) for c in others)
             self._asked = [(part, part.queries()) for part in self.phase.parts(self)]
-            queries = (query for _, queries in self._asked for query in queries)
-            asked = tuple(dataclasses.replace(q, deflate=deflate) for q in queries) if deflate else tuple(queries)
+            asked = tuple(dataclasses.replace(q, deflate=deflate) for _, queries in self._asked for q in queries)
             if (whitening := self.noise.whitening) is not None:
                 asked = self._sent = tuple(query_of_data(whitening, query) for query in asked)
             return Ask(Gradients(asked, self.scale, self.edges(size)), size, self.rewind)
@@ -154,11 +137,11 @@ class Race:
     def tell(self, answers: tuple[Answer, ...], n: int) -> None:
         """Take the answers to this race's queries over ``n`` samples; :meth:`go_on` when nobody holds them any more."""
         self.rewind = False
+        asked, sent, self._asked, self._sent = self._asked, self._sent, [], ()
         if n == 0:
             return
         if (whitening := self.noise.whitening) is not None:
-            pairs = zip(self._sent, answers, strict=True)
-            answers = tuple(whitened_answer(whitening, query, answer) for query, answer in pairs)
+            answers = tuple(whitened_answer(whitening, q, answer) for q, answer in zip(sent, answers, strict=True))
         for parts in (answer.by_part for answer in answers if answer.by_part is not None):
             largest = float(np.max(np.abs(parts.rewards)))
             if not largest < WILD:
@@ -170,12 +153,10 @@ class Race:
             if not self.differ and len(parts.rewards) > 1:
                 self.differ = bool(np.ptp(parts.rewards) > EQUAL * largest)
         self.samples += n
-        self.held = round_bytes(self._asked, answers, self._sent)
-        self._sent = ()
+        self.held = round_bytes(asked, answers, sent)
         left = iter(answers)
-        for part, queries in self._asked:
+        for part, queries in asked:
             part.absorb(tuple(itertools.islice(left, len(queries))), n)
-        self._asked = []
 
     def go_on(self, n: int) -> None:
         """The next phase, or what this one does between rounds; no samples: they have ended."""
@@ -183,17 +164,8 @@ class Race:
 
     def close(self) -> None:
         """There will be no more samples."""
-        while not isinstance(self.phase, Done):
+        while not self.done:
             self.phase = self.phase.end(self)
-
-    def state(self) -> dict[str, Any]:
-        """All that the next step needs."""
-        return {name: getattr(self, name) for name in self.STATE}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
-        for name in self.STATE:
-            setattr(self, name, state[name])
 
     @property
     def done(self) -> bool:
@@ -218,13 +190,19 @@ class Race:
         return RankOne(self.refinement.strength / self.scale, self.refinement.vectors)
 
     @property
+    def vectors(self) -> tuple[Array, ...]:
+        """The best vectors so far, of the data."""
+        known = self.refinement or self.leading().candidate
+        return vectors_of_data(self.noise.whitening, known.vectors)[0]
+
+    @property
     def position(self) -> int:
         """Samples of this pass that have gone by."""
         return self.begins + self.samples
 
     def round_size(self) -> int:
         """Samples of the next round."""
-        return round_size(self.samples, self.noise.block, math.prod(self.data.dims))
+        return round_size(self.samples, self.noise.block, math.prod(self.limits.dims))
 
     def edges(self, n: int) -> tuple[int, ...]:
         """Where the sub-batches of a round of ``n`` samples begin: known before it, as evidence needs it."""
@@ -257,28 +235,18 @@ class Race:
         return max(float(np.linalg.norm(e)) for e in errors)
 
     def record(self, best: Search | Refinement) -> None:
-        """Keep a record of the round, and show it to who wants to see it."""
-        record: dict[str, Any] = {
-            "component": self.number,
-            "phase": "search" if self.phase.name == "again" else self.phase.name,
-            "pass": self.passes,
-            "samples": self.samples,
-        }
+        """Keep a record of the round."""
+        phase = "search" if self.phase.name == "again" else self.phase.name
+        record = {"component": self.number, "phase": phase, "pass": self.passes, "samples": self.samples}
         known = best.candidate if isinstance(best, Search) else best
-        vectors, factor = vectors_of_data(self.noise.whitening, known.vectors)
-        unit = factor / self.scale
         if isinstance(best, Search):
-            record |= {"candidate": best.name, "found": self.is_found(best), "attempt": best.candidate.attempt}
+            record |= {"candidate": best.strategy.name, "found": self.is_found(best)}
             record |= {"log_evidence": best.candidate.log_evidence, "needed": best.candidate.needed}
-            record |= {"evidence": {c.name: c.candidate.log_evidence for c in self.searches}}
         else:
-            half = best.reach(self.solver.confidence, always=True)
             record |= {"candidate": "refinement", "found": True, "error": self.vector_error(best)}
-            record |= {"strength_sequence": [unit * max(0.0, best.strength - half), unit * (best.strength + half)]}
+        unit = vectors_of_data(self.noise.whitening, known.vectors)[1] / self.scale
         record |= {"strength": unit * known.strength, "strength_error": unit * known.strength_error}
         self.history.append(record)
-        for callback in self.solver.callbacks:
-            callback({**record, "position": self.position, "vectors": vectors, "state_bytes": self.held})
 
     def claim(self, best: Search) -> Refinement:
         """A signal is found: note what that rests on.
@@ -290,25 +258,25 @@ class Race:
             look = best.strategy.read()
             assert look is not None
             best.candidate.refine(look, best.candidate.vectors)
-        return Refinement(best.candidate, self.noise.block > 1)
+        return Refinement(best.candidate)
 
     def refine(self, refinement: Refinement) -> Refining:
         """The refinement begins."""
-        self.limit = self.per_pass
+        self.limit = self.limits.per_pass
         return Refining(refinement)
 
-    def conclude(self, best: Search, standing: Refinement | None) -> Phase:
+    def conclude(self, best: Search) -> Phase:
         """There will be no more trials."""
         if self.is_found(best):
             return self.refine(self.claim(best))
-        return Done(StopReason.NO_SIGNAL, self.searches) if standing is None else self.refine(standing)
+        return Done(StopReason.NO_SIGNAL, self.searches) if self.standing is None else self.refine(self.standing)
 
-    def read_again(self, search: Search, ascent: Ascent, standing: Refinement | None) -> Again:
-        """The next pass: one step of the ascent, and one of subspace iteration, on the strategies' part."""
+    def read_again(self, search: Search, climbs: Climbs) -> Again:
+        """The next pass: one step of the climbs, and one of subspace iteration, on the strategies' part."""
         self.limit, self.before = self.racing, max(self.before, self.position)
         self.passes, self.samples, self.begins, self.rewind = self.passes + 1, 0, 0, True
         search.strategy.restart()
-        return Again([search], ascent, standing)
+        return Again([search], climbs)
 
     def estimate(self) -> Estimate:
         """What was found, or that nothing was, in the units of the data.
@@ -316,31 +284,29 @@ class Race:
         Where all samples are the same there is no noise to tell a signal from, and nothing is said; of zeros, that
         there is no signal.
         """
-        refined, whitening, reason = self.refinement, self.noise.whitening, self.phase.reason
+        refined, reason = self.refinement, self.phase.reason
+        if refined is not None and self.differ is False:
+            raise StreamError(
+                "all samples are the same: there is no noise to tell a signal from; give samples that differ."
+            )
         known = self.leading().candidate if refined is None else refined
-        said: dict[str, Any] = {"strength": 0.0}
-        if refined is not None:
-            if self.differ is False:
-                raise StreamError(
-                    "all samples are the same: there is no noise to tell a signal from; give samples that differ."
-                )
-            said = self._strength(refined)
-        vectors, _ = positive(vectors_of_data(whitening, known.vectors)[0], refined.strength if refined else 1.0)
+        vectors, factor = vectors_of_data(self.noise.whitening, known.vectors)
         proof = self.claimed or self.leading().candidate.evidence
         most = proof.value
         if refined is not None:
-            won = refined.rewards.wealth.proof  # bets go on while the vectors are refined
-            most = won if refined.rewards.slow else max(most, won)
+            won = refined.wealth.proof  # bets go on while the vectors are refined
+            most = won if refined.slow else max(most, won)
+        said: dict[str, Any] = {} if refined is None else self._strength(refined, factor / self.scale)
         if refined is None or refined.failed:
             high = self._hidden() if refined is None else said["strength_interval"][1]
             said, reason = {"strength": 0.0, "strength_interval": (0.0, high)}, StopReason.NO_SIGNAL
         # Bets against "no signal" share one unit among all candidates: attempt k of one of error share δ_l begins with
         # δ_l/(δ k(k + 1)) of it, and has won exp(log E − needed)/δ.  By Ville's inequality the chance that this ever
         # comes to e on pure noise is at most 1/e, which is the p-value.
-        log_e = most - proof.needed - math.log(1 - self.solver.confidence)
+        log_e = most - proof.needed - math.log(1 - self.limits.confidence)
         return Estimate.of_one(
             solver="race",
-            vectors=vectors,
+            vectors=positive(vectors, refined.strength if refined else 1.0)[0],
             noise_level=known.sigma / self.scale,
             p_value=math.exp(-max(0.0, log_e)),
             e_value=math.exp(min(log_e, MOST)),
@@ -354,13 +320,12 @@ class Race:
             **said,
         )
 
-    def _strength(self, refined: Refinement) -> dict[str, Any]:
+    def _strength(self, refined: Refinement, unit: float) -> dict[str, Any]:
         """The strength, its intervals, and the errors of the vectors."""
-        whitening, confidence, strength = self.noise.whitening, self.solver.confidence, abs(refined.strength)
-        _, factor = vectors_of_data(whitening, refined.vectors)
-        errors, relative = errors_of_data(whitening, refined.vectors, refined.standard_errors())
+        confidence, strength = self.limits.confidence, abs(refined.strength)
+        errors, relative = errors_of_data(self.noise.whitening, refined.vectors, refined.standard_errors())
         slope = float(ndtri(0.5 + confidence / 2)) * relative * strength  # of what is not known of the factor
-        unit, ends = factor / self.scale, []
+        ends = []
         for always in (False, True):
             half = math.hypot(refined.reach(confidence, always), slope)
             ends.append((unit * max(0.0, strength - half), unit * (strength + half)))
@@ -371,19 +336,19 @@ class Race:
     def _hidden(self) -> float:
         """The strength that the search would have found, in the noise that it has met."""
         counted = max(self.before, self.samples) // self.noise.block if self.position >= self.claims_from else 0
-        reach = strength_limit(self.data.dims, self.main, self.size, counted, 1 - self.solver.confidence)
+        reach = strength_limit(self.limits.dims, self.main, self.size, counted, 1 - self.limits.confidence)
         loudest = max(search.candidate.loudest for search in self.searches)
         return most_of_data(self.noise.whitening) / self.scale * loudest * reach if math.isfinite(reach) else math.inf
 
     def _checks(self) -> tuple[Check, ...]:
         """Whether the noise is as assumed, as far as that was seen."""
         checks, block = list(self.noise.checks()), self.noise.block
-        if self.solver.groups is None and block > 1:
+        if self.limits.watched and block > 1:
             told = f"Neighbouring samples are alike: every {block} in a row count as one."
             samples = f"{max(self.before, self.samples):,} samples"
             checks.append(Check("independent samples", "handled", samples, told))
         if self.refinement is not None:
-            along, excess = self.refinement.loudness, self.refinement.rewards.excess
+            along, excess = self.refinement.loudness, self.refinement.excess
             checks += [level(along)] if along is not None else []
             checks += [steadiness(excess)] if excess is not None else []
             checks += [vanished()] if self.refinement.vanished else []
@@ -448,7 +413,7 @@ class Searching(Phase):
     def parts(self, race: Race) -> list[Part]:
         """Everybody, the probe, too, where nobody has said how alike neighbouring samples are."""
         parts: list[Part] = [part for c in self.searches for part in (c.candidate, c.strategy)]
-        return [*parts, race.probe] if race.probe.done and race.solver.groups is None else parts
+        return [*parts, race.probe] if race.probe.done and race.limits.watched else parts
 
     def tell(self, race: Race) -> Phase:
         """Hand over to the refinement as soon as a signal is found and accurate."""
@@ -468,7 +433,7 @@ class Searching(Phase):
 
     def end(self, race: Race) -> Phase:
         """What is left of the data, if some was held out, is for the candidates."""
-        race.limit = race.per_pass
+        race.limit = race.limits.per_pass
         return Trial(self.searches)
 
 
@@ -480,7 +445,6 @@ class Trial(Phase):
     name = "trial"
     searches: list[Search]
     rested: bool = False
-    standing: Refinement | None = None
 
     def parts(self, race: Race) -> list[Part]:  # noqa: ARG002
         """The candidates."""
@@ -497,12 +461,12 @@ class Trial(Phase):
         main, found, last = self.searches[0], race.is_found(best), self.rested or race.passes >= race.max_passes
         look = None if last else main.strategy.read()
         if look is None or (found and best.candidate.accuracy >= ACCURATE):
-            return race.conclude(best, self.standing)
+            return race.conclude(best)
         # None of this may depend on samples of the held-out part, on which what comes of it will be tried.
-        ascent = Ascent(best.candidate.vectors, look.propose())
-        standing = race.claim(best) if found else None
-        fresh = main.candidate.again((1 - race.solver.confidence) / 2)
-        return race.read_again(Search(main.strategy, fresh), ascent, standing)
+        climbs = Climbs([best.candidate.vectors, look.propose()])
+        race.standing = race.claim(best) if found else None
+        fresh = main.candidate.again((1 - race.limits.confidence) / 2)
+        return race.read_again(Search(main.strategy, fresh), climbs)
 
 
 @kept
@@ -512,36 +476,35 @@ class Again(Phase):
 
     name = "again"
     searches: list[Search]
-    ascent: Ascent
-    standing: Refinement | None
+    climbs: Climbs
 
     def size(self, race: Race) -> float:
         """All of it."""
         return race.racing
 
-    def parts(self, race: Race) -> list[Part]:  # noqa: ARG002
-        """The ascent, and the main strategy, unless a signal stands."""
-        return [self.ascent] if self.standing is not None else [self.ascent, self.searches[0].strategy]
+    def parts(self, race: Race) -> list[Part]:
+        """The climbs, and the main strategy, unless a signal stands."""
+        return [self.climbs] if race.standing is not None else [self.climbs, self.searches[0].strategy]
 
     def tell(self, race: Race) -> Phase:
         """What has come to rest, or the last pass left, is tried on the held-out part.
 
         Every trial raises the bar for the next, so there is none of what still moves, nor a second one of the same.
         """
-        (search,), standing = self.searches, self.standing
-        proposed = self.ascent.vectors if standing is None else standing.vectors
-        if standing is None and (look := search.strategy.read()) is not None:
-            proposed = look.propose()
-        if not (self.ascent.challenge(proposed) or race.passes == race.max_passes):
-            return race.read_again(search, self.ascent, standing)
-        search.candidate.install(self.ascent.vectors)
+        (search,) = self.searches
+        best = self.climbs.propose()
+        if race.standing is None and (look := search.strategy.read()) is not None:
+            self.climbs.challenge(look.propose())
+        if not self.climbs.rest and race.passes < race.max_passes:
+            return race.read_again(search, self.climbs)
+        search.candidate.install(best)
         race.record(search)
-        race.limit = race.per_pass
-        return Trial(self.searches, True, standing)
+        race.limit = race.limits.per_pass
+        return Trial(self.searches, rested=True)
 
     def end(self, race: Race) -> Phase:
         """There will be no trial."""
-        return race.conclude(self.searches[0], self.standing)
+        return race.conclude(self.searches[0])
 
 
 @kept
@@ -568,17 +531,18 @@ class Refining(Phase):
 
     def end(self, race: Race) -> Phase:
         """Why it ends."""
-        limited = race.solver.max_samples is not None and race.position >= race.solver.max_samples
+        limits = race.limits
+        limited = limits.max_samples is not None and race.position >= limits.max_samples
         reason = StopReason.MAX_SAMPLES if limited else StopReason.STREAM_ENDED
         if self._accurate(race):
             reason = StopReason.ACCURATE
-        elif race.vector_error(self.refinement) > (race.tol or POOR):
+        elif race.vector_error(self.refinement) > (limits.tol or POOR):
             reason = StopReason.NOT_ACCURATE
         return Done(reason, [], self.refinement)
 
     def _accurate(self, race: Race) -> bool:
-        settled = race.tol is not None and self.refinement.settled
-        return settled and race.vector_error(self.refinement) <= (race.tol or 0.0)
+        tol = race.limits.tol
+        return tol is not None and self.refinement.settled and race.vector_error(self.refinement) <= tol
 
 
 @kept

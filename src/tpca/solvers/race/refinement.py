@@ -20,8 +20,8 @@ an unknown unit vector.
 .. math:: \hat V = \frac{N\,S/\Omega + \kappa\,V_0}{N + \kappa}
 
 is the variance per unit of weight, :math:`V_0` what is believed before the first sub-batch, worth κ of them.  Quantiles
-are those of Student's t with :math:`\Omega^2/\sum_j\omega_j^2 - 1 + \kappa` degrees of freedom.  Where neighbouring
-samples are alike products of neighbouring :math:`e_j` are added to S (``dependent``).  Of a vector
+are those of Student's t with :math:`(\sum_j n_j)^2/\sum_j n_j^2 - 1 + \kappa` degrees of freedom.  Where neighbouring
+samples are alike, sub-batches are made of whole blocks of them.  Of a vector
 
 .. math::
     e_{ij} = n_j w_i P_i g_{ij}, \quad P_i = I - \hat v_i\hat v_i^\top, \quad \omega_{ij} = n_j w_i^2; \qquad
@@ -47,20 +47,19 @@ claimed, or more, for the vectors get better: with t the 99.9 % quantile, :math:
 R_0/2` says that it has vanished.  :math:`R_0` is on average too large by about its own error, a fourth of it or less,
 so that a true signal is accused in less than one run of a thousand.
 
-==============  ===============================================
+==============  ====================================================
 symbol          code
-==============  ===============================================
+==============  ====================================================
 A_i, W_i        ``totals()``, ``weights()``
 q_i, λ          ``quality``, ``strength``
-S, Ω, N         ``Sandwich``: ``_sum``, ``weight``, ``count``
-V_0, κ, N_0     ``prior``, ``PRIOR``, ``NARROWEST``
-==============  ===============================================
+S, Ω, N         ``_squared[i]``, ``_weights[i]``, ``count``
+V_0, κ, N_0     ``σ²(1 − v²)``, ``PRIOR``, ``NARROWEST``
+==============  ====================================================
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
@@ -69,7 +68,7 @@ from tpca.checkpoint import kept
 from tpca.solvers.checks import SLOW
 from tpca.solvers.race.candidate import Candidate
 from tpca.solvers.race.evidence import MIN_BLOCKS, Wealth
-from tpca.tensors import Answer, Query, SubBatches
+from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, unit
 
 PRIOR = 4.0  # κ
@@ -83,133 +82,8 @@ MIN_AFTER, HALF, SURE = 6, 0.5, 0.999  # sub-batches, share of the reward, and q
 
 
 @kept
-class Sandwich:
-    """Sums over sub-batches of what they add to an estimate of ``size`` numbers: squares, or (``full``) products."""
-
-    def __init__(self, size: int, full: bool, dependent: bool) -> None:
-        self._sum = np.zeros((size, size) if full else size)
-        self._last = np.zeros(size if dependent else 0)
-        self.weight = self.count = self._squared_weights = 0.0
-
-    def add(self, rows: Array, weights: Array) -> None:
-        """Take ``rows[j]``, what sub-batch j adds, and what it would weigh in white noise."""
-        self._sum += self._products(rows, rows)
-        if len(self._last):
-            lagged = self._products(rows, np.concatenate([self._last[None], rows[:-1]]))
-            self._sum += lagged + lagged.T
-            self._last = rows[-1].copy()
-        self.weight += float(weights.sum())
-        self._squared_weights += float(weights @ weights)
-        self.count += len(weights)
-
-    def _products(self, rows: Array, others: Array) -> Array:
-        return rows.T @ others if self._sum.ndim == 2 else np.einsum("jk,jk->k", rows, others)
-
-    def variance(self, prior: Array) -> Array:
-        """V: per unit of weight; positive, also where products of neighbours are not."""
-        if not self.weight:
-            return prior
-        believed = self.weight * prior
-        mixed = (self.count * self._sum + PRIOR * believed) / (self.count + PRIOR)
-        return np.asarray(np.maximum(mixed, 0.1 * PRIOR / (self.count + PRIOR) * believed) / self.weight)
-
-    def spread(self, direction: Array, prior: float) -> float:
-        """Variance of a sum along one direction with one number fitted; in white noise it would be ``prior``."""
-        found = max(0.0, float(direction @ self._sum @ direction)) * self.count / max(1.0, self.count - 1)
-        return (self.count * found + PRIOR * prior) / (self.count + PRIOR)
-
-    def quantile(self, probability: float) -> float:
-        """Of Student's t."""
-        effective = self.weight**2 / self._squared_weights if self._squared_weights else 1.0
-        return float(stdtrit(max(1.0, effective - 1 + PRIOR), probability))
-
-    @property
-    def widened(self) -> float:
-        """What a standard error is multiplied by, so that 1.96 of them are 95 %: 1 for many sub-batches."""
-        return self.quantile(0.975) / float(ndtri(0.975))
-
-    def at_all_times(self, alpha: float) -> float:
-        """How many standard errors hold at all times at once with probability 1 − α."""
-        spread = (-2 * math.log(alpha) + math.log(1 - 2 * math.log(alpha))) / NARROWEST
-        times = max(self.count, 1.0) * spread
-        return self.widened * math.sqrt(2 * (times + 1) / times * math.log(math.sqrt(times + 1) / alpha))
-
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        """What is held."""
-        return (self._sum, self._last)
-
-
-@kept
-class Rewards:
-    """Sums over the rewards after a claim: the strength, and bets that go on from what was ``won`` at every level."""
-
-    def __init__(self, sigma: float, dependent: bool, won: Sequence[tuple[float, float]] = ()) -> None:
-        self.dependent, self.wealth = dependent, Wealth(sigma or 1.0, 1, won)
-        self._plain, self._weighted = np.zeros(2), np.zeros(2)  # of (nR, n) and (nwR, nw²)
-        self.scatter = Sandwich(2, True, dependent)
-
-    def add(self, overlap: float, parts: SubBatches) -> None:
-        """Take the sub-batches of a round, with the overlap w that was estimated before it."""
-        n, sums = parts.sizes, parts.sizes * parts.rewards
-        rows = np.stack([overlap * sums, overlap**2 * n], axis=1)
-        self._plain += (sums.sum(), n.sum())
-        self._weighted += rows.sum(axis=0)
-        self.wealth.add(sums, n)
-        self.scatter.add(rows, n)
-
-    @property
-    def mean(self) -> float:
-        """The mean reward."""
-        total, n = self._plain
-        return float(total / n) if n else 0.0
-
-    @property
-    def strength(self) -> float:
-        """λ: the mean reward, corrected for the overlaps."""
-        total, weight = self._weighted
-        return float(total / weight) if weight else 0.0
-
-    @property
-    def weight(self) -> float:
-        """Σ n w²."""
-        return float(self._weighted[1])
-
-    def settled(self, signal: float) -> bool:
-        """Whether they tell the strength as well as the search did, which knew so much ``signal``."""
-        return self.weight > 0 and float(self._weighted[0]) ** 2 >= SETTLED * self.weight * signal
-
-    def strength_error(self, sigma: float) -> float:
-        """Standard error of the strength; ``sigma`` is believed before there are sub-batches."""
-        if not self.weight:
-            return math.inf
-        direction = np.array([1.0, -self.strength])
-        return math.sqrt(self.scatter.spread(direction, sigma**2 * self.weight)) / self.weight
-
-    @property
-    def excess(self) -> float | None:
-        """How much more alike neighbouring rewards are than independent ones, in standard errors.
-
-        ``None`` after too few, or where neighbouring samples are known to be alike.
-        """
-        if self.dependent or self.scatter.count < MIN_BLOCKS:
-            return None
-        return next(self.wealth.excesses())  # of the shortest sums: vectors that get better make longer ones alike
-
-    @property
-    def slow(self) -> bool:
-        """Whether neighbours have turned out to be alike, so that only the evidence on sums of them counts."""
-        return (self.excess or 0.0) > SLOW
-
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        """What is held."""
-        return (self._plain, self._weighted, *self.scatter.arrays, *self.wealth.arrays)
-
-
-@kept
 class Refinement:
-    """Running sums for every mode, on top of what a ``candidate`` knows; ``dependent``: neighbours are alike.
+    """Running sums for every mode, on top of what a ``candidate`` knows.
 
     What the search knows of mode i is as if from a sum h = s v + N(0, nσ²): ``_known[i]`` is (s/n) h, ``_signals[i]``
     is s²/n.  Divided by λ and λ² these count as A_i and W_i: the strength, which the search knows badly, stays out of
@@ -220,8 +94,8 @@ class Refinement:
 
     working_bytes = 0  # copies of a few vectors at most
 
-    def __init__(self, candidate: Candidate, dependent: bool = False) -> None:
-        self.partition, self.vectors, self.dependent = candidate.partition, candidate.vectors, dependent
+    def __init__(self, candidate: Candidate) -> None:
+        self.partition, self.vectors = candidate.partition, candidate.vectors
         noise = [(len(v) - 1) * candidate.sigma**2 for v in self.vectors]
         self._known, signals = [], []
         for i, (v, e) in enumerate(zip(self.vectors, noise, strict=True)):
@@ -240,61 +114,27 @@ class Refinement:
 
     def _begin(self, reward: float) -> None:
         """Empty sums, on top of a mean ``reward`` of these vectors."""
-        self.samples, self._claimed = 0, reward
+        self.samples, self.count, self._claimed = 0, 0, reward
+        self._sizes = np.zeros(2)  # Σ n_j, Σ n_j²
         self._sums = [np.zeros(len(v)) for v in self.vectors]
+        self._squared = [np.zeros(len(v)) for v in self.vectors]  # Σ e_j²
         self._weights = np.zeros(len(self.vectors))
-        self._errors = [Sandwich(len(v), False, self.dependent) for v in self.vectors]
-        self.rewards = Rewards(self.sigma, self.dependent, self._won)
+        self._rewards, self._reward_products = (
+            np.zeros(3),
+            np.zeros((2, 2)),
+        )  # of nR, nwR, nw²; products of the last two
+        self.wealth = Wealth(self.sigma or 1.0, 1, self._won)  # bets that go on
 
-    @property
-    def sigma(self) -> float:
-        """Noise level of one entry of one sample."""
-        return math.sqrt(self._squares / self._entries)
+    def start_over(self) -> None:
+        """Keep the vectors and the noise level, forget all sums: they were taken with another component in the samples.
 
-    @property
-    def settled(self) -> bool:
-        """Whether the refinement has samples enough of its own to tell the strength."""
-        return self.rewards.settled(float(self._signals.min()))
-
-    @property
-    def strength(self) -> float:
-        """λ: the mean reward, corrected for the estimated overlaps; the candidate's until the vectors have settled."""
-        if self.settled:
-            return self.rewards.strength
-        return self._claimed / max(float(np.prod(self.quality)), MIN_OVERLAP)
-
-    @property
-    def strength_error(self) -> float:
-        """Standard error of the strength.
-
-        The correction for the overlaps is only as good as their estimates, which are cautious at first: half of it
-        counts as an error too.  The candidate's mean reward is over rounds in which its vectors were worse than they
-        are now: as long as it is used, twice the correction does.
+        The vectors still count for as much as makes a squared error of one tenth, so that fresh samples soon take over.
         """
-        if self.settled:
-            return math.hypot(self.rewards.strength_error(self.sigma), 0.5 * (self.strength - self.rewards.mean))
-        noise = self.sigma * self.strength / math.sqrt(max(float(self._signals.min()), 1e-300))
-        return math.hypot(noise, 2 * (self.strength - self._claimed))
-
-    @property
-    def vanished(self) -> bool:
-        """Whether the samples after the claim have less than half of its reward, by more than chance."""
-        after = self.rewards
-        if after.scatter.count < MIN_AFTER:
-            return False
-        return after.strength + after.scatter.quantile(SURE) * after.strength_error(self.sigma) < HALF * self._claimed
-
-    @property
-    def failed(self) -> bool:
-        """Whether the claim has come to nothing: see the top of this file."""
-        return self.vanished or (self.rewards.slow and self.rewards.wealth.proof <= self._needed)
-
-    @property
-    def loudness(self) -> float | None:
-        """The noise along the signal over that elsewhere; ``None`` before it is known to a third or so."""
-        if self.rewards.scatter.count < MIN_COUNT:
-            return None
-        return self.rewards.strength_error(self.sigma) * math.sqrt(self.rewards.weight) / (self.sigma or 1.0)
+        noise = [(len(v) - 1) * self.sigma**2 for v in self.vectors]
+        reward = self.strength * float(np.prod(self.quality))
+        self._known = [math.sqrt(KEPT**2 + KEPT) * e * v for v, e in zip(self.vectors, noise, strict=True)]
+        self._signals = KEPT * np.array(noise)
+        self._begin(reward)
 
     def queries(self) -> tuple[Query, ...]:
         """The current vectors, gradients of all modes, of every sub-batch, too."""
@@ -314,24 +154,23 @@ class Refinement:
             self._squares += n * max(0.0, float(fresh @ fresh) - reward**2) / (1 + stale)
             self._entries += len(fresh) - 1
             across = parts.gradients[i] - np.outer(parts.gradients[i] @ v, v)
-            self._errors[i].add(own * parts.sizes[:, None] * across, own**2 * parts.sizes)
+            self._squared[i] += own**2 * parts.sizes**2 @ across**2
             total += n * own * fresh
             self._weights[i] += n * own**2
-        self.rewards.add(overlap, parts)
-        self.samples += n
+        sums = parts.sizes * parts.rewards
+        rows = np.stack([overlap * sums, overlap**2 * parts.sizes], axis=1)
+        self._rewards += (sums.sum(), *rows.sum(axis=0))
+        self._reward_products += rows.T @ rows
+        self._sizes += (parts.sizes.sum(), parts.sizes @ parts.sizes)
+        self.wealth.add(sums, parts.sizes)
+        self.samples, self.count = self.samples + n, self.count + len(sums)
         self.vectors = tuple(unit(total) for total in self.totals())
         self.quality = np.array([_overlap(1 - float(v.sum())) for v in self._variances()])
 
-    def start_over(self) -> None:
-        """Keep the vectors and the noise level, forget all sums: they were taken with another component in the samples.
-
-        The vectors still count for as much as makes a squared error of one tenth, so that fresh samples soon take over.
-        """
-        noise = [(len(v) - 1) * self.sigma**2 for v in self.vectors]
-        reward = self.strength * float(np.prod(self.quality))
-        self._known = [math.sqrt(KEPT**2 + KEPT) * e * v for v, e in zip(self.vectors, noise, strict=True)]
-        self._signals = KEPT * np.array(noise)
-        self._begin(reward)
+    @property
+    def sigma(self) -> float:
+        """Noise level of one entry of one sample."""
+        return math.sqrt(self._squares / self._entries)
 
     def totals(self) -> list[Array]:
         """A_i: own sums and what the search knows."""
@@ -342,38 +181,121 @@ class Refinement:
         """W_i: own weights and what the search knows."""
         return self._weights + self._signals / (self.strength**2 or 1.0)
 
+    def _variances(self) -> list[Array]:
+        """Var(v̂_i) of every entry."""
+        found, share = [], PRIOR / (self.count + PRIOR)
+        for i, (v, total, weight) in enumerate(zip(self.vectors, self.totals(), self.weights(), strict=True)):
+            across = np.maximum(0.0, 1 - v**2)
+            if not total.any():  # of a vector of which nothing is known, what makes its error √2
+                found.append(across * (2 / (len(v) - 1)))
+                continue
+            seen = self._squared[i] / self._weights[i] if self._weights[i] else 0.0
+            variance = (1 - share) * seen + share * self.sigma**2 * across
+            found.append(variance * float(weight) / (float(total @ total) or 1.0))
+        return found
+
     def standard_errors(self, widened: bool = True) -> tuple[Array, ...]:
         """Of every component of every vector; 1.96 of them are 95 % also after few sub-batches, where ``widened``."""
-        pairs = zip(self._errors, self._variances(), strict=True)
-        return tuple((errors.widened if widened else 1.0) * np.sqrt(variances) for errors, variances in pairs)
+        factor = self.quantile(0.975) / float(ndtri(0.975)) if widened else 1.0
+        return tuple(factor * np.sqrt(variances) for variances in self._variances())
 
     def error(self) -> float:
         """Root mean squared error of the least certain vector."""
         return math.sqrt(max(float(variances.sum()) for variances in self._variances()))
 
+    def quantile(self, probability: float) -> float:
+        """Of Student's t."""
+        effective = self._sizes[0] ** 2 / self._sizes[1] if self.count else 1.0
+        return float(stdtrit(max(1.0, effective - 1 + PRIOR), probability))
+
+    @property
+    def own_strength(self) -> float:
+        """λ of the refinement's own samples."""
+        _, total, weight = self._rewards
+        return float(total / weight) if weight else 0.0
+
+    @property
+    def own_strength_error(self) -> float:
+        """Standard error of that; the noise level is believed before there are sub-batches."""
+        weight = float(self._rewards[2])
+        if not weight:
+            return math.inf
+        direction = np.array([1.0, -self.own_strength])
+        seen = max(0.0, float(direction @ self._reward_products @ direction)) * self.count / max(1, self.count - 1)
+        mixed = (self.count * seen + PRIOR * self.sigma**2 * weight) / (self.count + PRIOR)
+        return math.sqrt(mixed) / weight
+
+    @property
+    def settled(self) -> bool:
+        """Whether the refinement has samples enough to tell the strength as well as the search did."""
+        _, total, weight = self._rewards
+        return bool(weight > 0 and total**2 >= SETTLED * weight * float(self._signals.min()))
+
+    @property
+    def strength(self) -> float:
+        """λ: the mean reward, corrected for the estimated overlaps; the candidate's until the vectors have settled."""
+        if self.settled:
+            return self.own_strength
+        return self._claimed / max(float(np.prod(self.quality)), MIN_OVERLAP)
+
+    @property
+    def strength_error(self) -> float:
+        """Standard error of the strength.
+
+        The correction for the overlaps is only as good as their estimates, which are cautious at first: half of it
+        counts as an error too.  The candidate's mean reward is over rounds in which its vectors were worse than they
+        are now: as long as it is used, twice the correction does.
+        """
+        if self.settled:
+            mean = float(self._rewards[0] / self._sizes[0])
+            return math.hypot(self.own_strength_error, 0.5 * (self.strength - mean))
+        noise = self.sigma * self.strength / math.sqrt(max(float(self._signals.min()), 1e-300))
+        return math.hypot(noise, 2 * (self.strength - self._claimed))
+
     def reach(self, confidence: float, always: bool = False) -> float:
         """Half of an interval of the strength; of one that holds at all times at once, if ``always``."""
-        scatter = self.rewards.scatter
-        errors = scatter.at_all_times(1 - confidence) if always else scatter.quantile(0.5 + confidence / 2)
-        return errors * self.strength_error
+        if not always:
+            return self.quantile(0.5 + confidence / 2) * self.strength_error
+        alpha = 1 - confidence
+        times = max(self.count, 1.0) * (-2 * math.log(alpha) + math.log(1 - 2 * math.log(alpha))) / NARROWEST
+        errors = math.sqrt(2 * (times + 1) / times * math.log(math.sqrt(times + 1) / alpha))
+        return errors * self.quantile(0.975) / float(ndtri(0.975)) * self.strength_error
+
+    @property
+    def loudness(self) -> float | None:
+        """The noise along the signal over that elsewhere; ``None`` before it is known to a third or so."""
+        if self.count < MIN_COUNT:
+            return None
+        return self.own_strength_error * math.sqrt(self._rewards[2]) / (self.sigma or 1.0)
+
+    @property
+    def excess(self) -> float | None:
+        """How much more alike neighbouring rewards are than independent ones, in standard errors; of few ``None``."""
+        if self.count < MIN_BLOCKS:
+            return None
+        return next(self.wealth.excesses())  # of the shortest sums: vectors that get better make longer ones alike
+
+    @property
+    def slow(self) -> bool:
+        """Whether neighbours have turned out to be alike, so that only the evidence on sums of them counts."""
+        return (self.excess or 0.0) > SLOW
+
+    @property
+    def vanished(self) -> bool:
+        """Whether the samples after the claim have less than half of its reward, by more than chance."""
+        if self.count < MIN_AFTER:
+            return False
+        return self.own_strength + self.quantile(SURE) * self.own_strength_error < HALF * self._claimed
+
+    @property
+    def failed(self) -> bool:
+        """Whether the claim has come to nothing: see the top of this file."""
+        return self.vanished or (self.slow and self.wealth.proof <= self._needed)
 
     def arrays(self) -> list[Array]:
         """Every array of the state."""
-        own = [*self._sums, *self._known, *self.vectors, *self.rewards.arrays]
-        return own + [a for e in self._errors for a in e.arrays]
-
-    def _variances(self) -> list[Array]:
-        """Var(v̂_i) of every entry."""
-        found = []
-        each = zip(self.vectors, self.totals(), self.weights(), self._errors, strict=True)
-        for v, total, weight, errors in each:
-            across = np.maximum(0.0, 1 - v**2)
-            if not total.any():  # of a vector of which nothing is known, what makes its error √2
-                found.append(across * (2 / (len(v) - 1)))
-                continue
-            length = float(np.linalg.norm(total)) or 1.0
-            found.append(errors.variance(self.sigma**2 * across) * float(weight / length**2))
-        return found
+        own = [*self._sums, *self._squared, *self._known, *self.vectors, self._rewards, self._reward_products]
+        return own + self.wealth.arrays
 
 
 def _overlap(squared: float) -> float:

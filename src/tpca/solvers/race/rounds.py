@@ -20,10 +20,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tpca.checkpoint import kept
 from tpca.engines import Data
-from tpca.errors import SolverError
+from tpca.errors import PartitionError, SolverError
+from tpca.tensors.blocks import Partition
 
 if TYPE_CHECKING:
     from tpca.solvers.race.solver import RaceSolver
@@ -73,30 +76,66 @@ def sub_batch_edges(n: int, block: int = 1, most: int = SUB_BATCHES) -> tuple[in
     return tuple(block * (blocks * j // count) for j in range(count))
 
 
-def allowed_passes(solver: RaceSolver, data: Data, main: str) -> int:
-    """``max_passes``; "auto" is one pass where a second is impossible, or useless: all data are in the state."""
-    passes, again_possible = solver.max_passes, data.rereadable and data.length
-    if isinstance(passes, str):  # "auto"
-        return AUTO_PASSES if again_possible and main != "whole" else 1
-    if passes > 1 and not again_possible:
-        raise SolverError(
-            f"max_passes={passes} needs samples that can be read again, such as an array; "
-            "use max_passes=1 for a stream that is gone once read."
+@kept
+@dataclass(frozen=True)
+class Limits:
+    """What a run may read, and what all its races share: plain values of a solver's options and of its data.
+
+    ``per_pass`` is the smaller of ``max_samples`` and the stream's length, infinite when neither is known; ``watched``:
+    whether dependence of neighbours is looked for, as nobody gave ``groups``.
+    """
+
+    dims: tuple[int, ...]
+    partition: Partition | None
+    confidence: float
+    n_components: int
+    max_samples: int | None
+    max_passes: int | str
+    tol: float | None
+    per_pass: float
+    stored: bool
+    watched: bool
+
+    @classmethod
+    def of(cls, solver: RaceSolver, data: Data) -> Limits:
+        """Those of a solver for some data."""
+        stored = data.rereadable and data.length is not None
+        if not isinstance(solver.max_passes, str) and solver.max_passes > 1 and not stored:
+            raise SolverError(
+                f"max_passes={solver.max_passes} needs samples that can be read again, such as an array; "
+                "use max_passes=1 for a stream that is gone once read."
+            )
+        known = [limit for limit in (solver.max_samples, data.length) if limit is not None]
+        endless = solver.tol is None and data.endless and solver.max_samples is None
+        return cls(
+            tuple(data.dims),
+            check_partition(data.dims, solver.partition),
+            solver.confidence,
+            solver.n_components,
+            solver.max_samples,
+            solver.max_passes,
+            ENDLESS_TOL if endless else solver.tol,
+            min(known, default=math.inf),
+            stored,
+            solver.groups is None,
         )
-    return passes
+
+    def passes_with(self, main: str) -> int:
+        """``max_passes``; "auto" is one pass where a second is impossible, or useless: all data are in the state."""
+        if isinstance(self.max_passes, str):
+            return AUTO_PASSES if self.stored and main != "whole" else 1
+        return self.max_passes
 
 
-def samples_per_pass(solver: RaceSolver, data: Data) -> float:
-    """The smaller of ``max_samples`` and the stream's length; infinite when neither is known."""
-    limits = (solver.max_samples, data.length)
-    return min((limit for limit in limits if limit is not None), default=math.inf)
-
-
-def tolerance(solver: RaceSolver, data: Data) -> float | None:
-    """The error of vectors at which to stop, if any."""
-    if solver.tol is None and data.endless and solver.max_samples is None:
-        return ENDLESS_TOL
-    return solver.tol
+def check_partition(dims: Sequence[int], groups: Sequence[Sequence[int]] | None) -> Partition | None:
+    """A partition given by hand: two groups of modes, put in order of size."""
+    if groups is None:
+        return None
+    partition = Partition(tuple(dims), tuple(tuple(group) for group in groups))
+    if len(partition) != 2:
+        raise PartitionError(f"partition must have two groups of modes, got {partition.groups}.")
+    small, large = sorted(range(2), key=lambda m: partition.sizes[m])
+    return Partition(partition.dims, (partition.groups[small], partition.groups[large]))
 
 
 def samples_factor(dims: Sequence[int], main: str, size: int) -> float:

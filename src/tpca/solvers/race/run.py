@@ -4,12 +4,11 @@ One race for one component goes through phases (:mod:`tpca.solvers.race.phases`)
 refinement.  Before the first one begins the noise is learnt where it is to be whitened
 (:mod:`tpca.solvers.race.whitening`).
 
-Several components come one after the other, each searched for in what the ones before it leave.
+Several components come one after the other, each searched for in what the ones before it leave.  Found components are
+subtracted inside the contraction (:class:`tpca.tensors.RankOne`), never from the data.
 
-Found components are subtracted inside the contraction (:class:`tpca.tensors.RankOne`), never from the data.
-
-The next race begins as soon as the last signal is found, on the same samples that go on refining the ones before, and
-each is refined with all others subtracted: that is what keeps components that are not orthogonal from bending each
+The next race begins as soon as the last signal is known well, on the same samples that go on refining the ones before,
+and each is refined with all others subtracted: that is what keeps components that are not orthogonal from bending each
 other.  Only when a good part of stored data has gone by before a signal is found does the next race wait for the end of
 the pass, to begin with one of its own.
 """
@@ -19,15 +18,15 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tpca.engines import Data
+from tpca.randomness import generator
 from tpca.solvers.estimate import Estimate
 from tpca.solvers.race.phases import Race
-from tpca.solvers.race.rounds import samples_per_pass
+from tpca.solvers.race.rounds import Limits
 from tpca.solvers.race.whitening import ModeMoments, Noise
 from tpca.solvers.rank_one import is_ghost, overlaps
 from tpca.solvers.run import Ask
@@ -48,51 +47,48 @@ class RaceRun:
     """Races for up to ``solver.n_components`` components on shared samples."""
 
     def __init__(self, solver: RaceSolver, data: Data) -> None:
-        self.solver, self.data = solver, data
-        self.noise = Noise(solver, data, samples_per_pass(solver, data))
+        self.solver, self.limits = solver, Limits.of(solver, data)
+        self.noise = Noise(solver, data, self.limits.per_pass)
         self.races: list[Race] = []
         self.state_bytes, self.started = 0, 0
-        self.known: dict[int, bool] = {}  # races whose component was introduced to the others; true: not for good yet
+        self.introduced: dict[int, int] = {}  # how often the others were told of a race's component: once, and for good
         self._asked: list[tuple[Race, int]] = []
         if not self.noise.wanted:
             self._begin()
 
     def _begin(self) -> None:
         """The first race: on the samples that the maps were learnt from, if these can be read again, or after them."""
-        begins = None if self._stored and self.noise.samples else self.noise.samples
-        self.races.append(Race(self.solver, self.data, self.noise, begins=begins))
+        begins = None if self.limits.stored and self.noise.samples else self.noise.samples
+        rng = generator(self.solver.random_state, "race")
+        self.races.append(Race(self.limits, self.noise, rng, begins=begins))
 
     def ask(self) -> Ask[Gradients | ModeMoments] | None:
         """All that the races under way want to know, over as many samples as the one that wants fewest."""
         if not self.races:
             return Ask(self.noise.blank(), self.noise.wanted)
+        self._forget_bent()
         while True:
-            self._introduce()
-            asks = [(race, ask) for race in self.races if (ask := race.ask()) is not None]
+            asks = [(race, ask) for race in self.races if (ask := race.ask(self._beside(race))) is not None]
             last = self.races[-1]
             if self._is_ghost(last):
                 self.races.pop()
-                self.known.pop(last.number, None)
                 if self._enough:
                     continue
             elif not self._next_due():
                 break
             self.started += 1
-            begins = None if last.done and self._stored else last.position
-            self.races.append(Race(self.solver, self.data, self.noise, self.started, self.races[0].scale, begins))
+            begins = None if last.done and self.limits.stored else last.position
+            rng = generator(self.solver.random_state, f"race {self.started}")
+            self.races.append(Race(self.limits, self.noise, rng, self.started, self.races[0].scale, begins))
         if not asks:
             return None
         self._asked = [(race, len(ask.blank.queries)) for race, ask in asks]
         queries = tuple(query for _, ask in asks for query in ask.blank.queries)
         n = min(ask.n for _, ask in asks)
-        blank = Gradients(queries, asks[0][1].blank.scale, self._edges([race for race, _ in asks], n))
-        return Ask(blank, n, any(ask.rewind for _, ask in asks))
-
-    @staticmethod
-    def _edges(races: Sequence[Race], n: int) -> tuple[int, ...]:
-        """Where sub-batches begin: no more than refinements have room for; else as the race wants that has most."""
-        refining = [race.edges(n) for race in races if race.refinement is not None]
-        return min(refining, key=len) if refining else max((race.edges(n) for race in races), key=len)
+        # Sub-batches: no more than refinements have room for; else as the race wants that has most.
+        refining = [race.edges(n) for race, _ in asks if race.refinement is not None]
+        edges = min(refining, key=len) if refining else max((race.edges(n) for race, _ in asks), key=len)
+        return Ask(Gradients(queries, asks[0][1].blank.scale, edges), n, any(ask.rewind for _, ask in asks))
 
     def tell(self, part: Gradients | ModeMoments) -> None:
         """Hand every race its answers; or learn the maps."""
@@ -107,7 +103,12 @@ class RaceRun:
         del answers
         part.answers = ()  # their memory is for what happens between rounds
         for race, _ in self._asked:
+            before = len(race.history)
             race.go_on(part.n)
+            if self.solver.callbacks and len(race.history) > before:
+                shown = {"position": race.position, "vectors": race.vectors, "state_bytes": race.held}
+                for callback in self.solver.callbacks:
+                    callback({**race.history[-1], **shown})
         held = self.noise.nbytes + sum(race.held for race, _ in self._asked)
         self.state_bytes = max(self.state_bytes, held)
 
@@ -132,55 +133,42 @@ class RaceRun:
         first, *others = sorted((r for r in ended if r.found), key=lambda r: -r.strength) or ended[:1]
         history = [{**record, "component": c} for c, r in enumerate((first, *others)) for record in r.history]
         found = first.with_others(others, state_bytes=self.state_bytes, history=history)
-        unseen = 0 if self._stored else self.noise.samples  # those that only the maps have seen
+        unseen = 0 if self.limits.stored else self.noise.samples  # those that only the maps have seen
         return dataclasses.replace(found, n_samples=found.n_samples + unseen)
 
     def state(self) -> dict[str, Any]:
         """All that the next step needs."""
-        races = [(race.number, race.state()) for race in self.races]
-        own = {"state_bytes": self.state_bytes, "started": self.started, "known": self.known, "noise": self.noise}
-        return {**own, "races": races}
+        return {
+            name: getattr(self, name) for name in ("limits", "noise", "races", "state_bytes", "started", "introduced")
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from there."""
-        self.state_bytes, self.started, self.known = state["state_bytes"], state["started"], state["known"]
-        self.noise = state["noise"]
-        self.races = []
-        for number, own in state["races"]:
-            race = Race(self.solver, self.data, self.noise, number, 1.0)
-            race.restore(own)
-            self.races.append(race)
+        vars(self).update(state)
 
     def silent_copy(self) -> RaceRun:
         """A copy that calls nobody back."""
-        solver = copy.copy(self.solver)
-        solver.callbacks = ()
-        twin = RaceRun(solver, self.data)
+        twin = copy.copy(self)
+        twin.solver = copy.copy(self.solver)
+        twin.solver.callbacks = ()
         twin.restore(copy.deepcopy(self.state()))
         return twin
 
-    @property
-    def _stored(self) -> bool:
-        """Whether there can be another pass."""
-        return self.data.rereadable and self.data.length is not None
+    def _forget_bent(self) -> None:
+        """When a component is found the sums of the others hold it still, and once it is known well, what was wrong.
 
-    def _introduce(self) -> None:
-        """Let every race know of the others' components.
-
-        When a new one is found the sums of the others hold it still, and once it is known well they hold what was
-        wrong with it: those that it bends by more than their own noise start over.
+        Both times those others start over that it bends by more than half their error; the second time it does, too.
         """
         refining = [race for race in self.races if race.refinement is not None and not race.done]
         for race in refining:
             assert race.refinement is not None
-            first = race.number not in self.known
-            if first or (self.known[race.number] and race.refinement.samples >= MIN_REFINED):
-                self.known[race.number] = first
-                for one, other in itertools.permutations(refining, 2):
-                    if race is one or (race is other and not first):
-                        _start_over_if_bent(one, other)
-        for race in self.races:
-            race.others = self._beside(race)
+            times = self.introduced.get(race.number, 0)
+            if times > 1 or (times == 1 and race.refinement.samples < MIN_REFINED):
+                continue
+            self.introduced[race.number] = times + 1
+            for one, other in itertools.permutations(refining, 2):
+                if race is one or (race is other and times):
+                    _start_over_if_bent(one, other)
 
     def _beside(self, race: Race) -> tuple[RankOne, ...]:
         """Components that are subtracted from what a race sees.
@@ -190,7 +178,7 @@ class RaceRun:
         """
         own = race.component
         others = [r.component for r in self.races if r is not race and r.component is not None]
-        if own is not None and len(self.data.dims) == 2:
+        if own is not None and len(self.limits.dims) == 2:
             others = [other for other in others if other.strength > own.strength]
         return tuple(others)
 
@@ -212,11 +200,11 @@ class RaceRun:
         last = self.races[-1]
         if len(self.races) >= self.solver.n_components or last.refinement is None or self._enough:
             return False
-        refined = last.refinement  # what is left after subtracting it must not be taken for another component
+        if last.done:
+            return True
+        refined = last.refinement
         well = refined.settled and refined.samples >= MIN_REFINED and refined.error() <= WELL
-        if not last.done and (any(self.known.values()) or not well):
-            return False
-        return not self._stored or last.done or last.position <= YOUNG * last.per_pass
+        return well and (not self.limits.stored or last.position <= YOUNG * self.limits.per_pass)
 
 
 def _start_over_if_bent(one: Race, other: Race) -> None:

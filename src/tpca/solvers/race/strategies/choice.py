@@ -1,10 +1,21 @@
 r"""Which strategies run in the race, and how large: a memory budget turned into strategies.
 
-Where the sum of all samples fits (small tensors, order 3) it is kept, and nothing beats it.  The blocks of a two-block
-flow need D_1 + D_2 ~ 2 d^{⌈k̄/2⌉} entries per column; where that is affordable the flow is the main strategy.  Where it
-is not (order ≥ 5 and memory of a few d²) many small replicas are.  The strategies for structure cost a few d² and join
-when they take no more than a small share.  Every strategy has a candidate of its own, and the candidates share the
-chance of a false alarm δ.
+What each earns is the median of samples until proven, in u = d^{k̄/2} (docs/race.md):
+
+=================  ================================  ===============================================================
+strategy           holds                             earns
+=================  ================================  ===============================================================
+*whole*            the sum of all samples            1.0 u at order 3 (48³); nothing beats it where it fits
+*flow*             two blocks of r columns           1.2 u (24⁴), 1.6 u in 40·d³ floats (10⁶)
+*singles*          one vector per mode and replica   3.5 u in 50·d² floats (10⁶), where no flow of 8 columns fits
+*symmetric*        a sum of partial traces           equal vectors: 0.3 u for 1.2 (24⁴), 0.2 for 1.6 (10⁶)
+*symmetric pairs*  the paper's blocks, pulled to I   equal pairs: 0.9 u for 1.2 (24⁴), 0.8 for 1.6 (10⁶)
+=================  ================================  ===============================================================
+
+One of the first three is the main strategy; the two for structure join where they take a small share of the memory.
+Every strategy has a candidate of its own, and the candidates share the chance of a false alarm δ.  Gone are replicas of
+pairs of modes and partitions into more than two groups, which lost at equal state, and a regression of the narrow block
+on all past columns, which saved a sixth of the samples where order 3 is searched in less memory than a sample takes.
 """
 
 from __future__ import annotations
@@ -17,15 +28,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from tpca.checkpoint import kept
-from tpca.errors import MemoryBudgetError, PartitionError
+from tpca.errors import MemoryBudgetError
 from tpca.solvers.race.candidate import Candidate
 from tpca.solvers.race.evidence import FLOATS
 from tpca.solvers.race.probe import probe_floats
 from tpca.solvers.race.rounds import GRADIENT_SUB_BATCHES, SUB_BATCHES
-from tpca.solvers.race.strategies.flow import BlockFlow, WholeSum, state_floats, whole_floats
-from tpca.solvers.race.strategies.singles import SingleReplicas, singles_floats
-from tpca.solvers.race.strategies.strategy import Strategy
-from tpca.solvers.race.strategies.symmetric import Symmetric, SymmetricPairs, symmetric_floats, symmetric_pairs_floats
+from tpca.solvers.race.strategies.flow import BlockFlow, state_floats
+from tpca.solvers.race.strategies.replicas import Singles, SymmetricPairs, singles_floats, symmetric_pairs_floats
+from tpca.solvers.race.strategies.strategy import Strategy, WholeSum, whole_floats
+from tpca.solvers.race.strategies.symmetric import Symmetric, symmetric_floats
 from tpca.tensors.blocks import Partition
 
 # At order 5 and above a flow with fewer columns than this is no better than small replicas of the same size
@@ -33,7 +44,6 @@ from tpca.tensors.blocks import Partition
 FLOW_COLUMNS = 8
 # A strategy for structure joins if it takes no more than this share of the memory.
 STRUCTURE_SHARE = 0.1
-MOST_MODES, PAIRINGS = 6, 15  # of *symmetric*: modes, and their pairings; of twelve there are 10 395
 # Vectors per mode that a candidate holds: itself, its sums, its query and the answer.
 CANDIDATE_VECTORS = 5
 # Vectors per mode that the refinement holds: itself, its sums, what the search knew, squares for errors, the answer;
@@ -52,19 +62,14 @@ class Search:
     strategy: Strategy
     candidate: Candidate
 
-    @property
-    def name(self) -> str:
-        """The strategy's name."""
-        return self.strategy.name
-
 
 @dataclass(frozen=True)
 class RaceSize:
-    """The ``main`` strategy, its columns or replicas; what joins it, ``pairings`` of *symmetric*; floats of all."""
+    """The ``main`` strategy, its columns or replicas; which of those for structure join it; floats of all."""
 
     main: str
     size: int
-    pairings: int
+    symmetric: bool
     pairs: bool
     floats: float
 
@@ -75,17 +80,6 @@ class RaceSize:
         return known.get(self.main, f"{self.size} small replicas")
 
 
-def check_partition(dims: Sequence[int], groups: Sequence[Sequence[int]] | None) -> Partition | None:
-    """A partition given by hand: two groups of modes, put in order of size."""
-    if groups is None:
-        return None
-    partition = Partition(tuple(dims), tuple(tuple(group) for group in groups))
-    if len(partition) != 2:
-        raise PartitionError(f"partition must have two groups of modes, got {partition.groups}.")
-    small, large = sorted(range(2), key=lambda m: partition.sizes[m])
-    return Partition(partition.dims, (partition.groups[small], partition.groups[large]))
-
-
 def size_within(
     dims: tuple[int, ...], nbytes: float, partition: Partition | None = None, symmetric: bool = True
 ) -> RaceSize:
@@ -93,32 +87,32 @@ def size_within(
 
     Strategies for structure only where what is ``symmetric`` in the data is so in what strategies see of them.
     """
-    own, most = candidate_floats(dims), STRUCTURE_SHARE * nbytes / 8 - candidate_floats(dims)
-    left = nbytes / 8 - own - probe_floats(dims)
-    pairings, pairs = 0, symmetric and len(dims) >= 4 and symmetric_pairs_floats(dims) <= most
-    if symmetric and 3 <= len(dims) <= MOST_MODES and len(set(dims)) == 1:
-        pairings = max((a for a in range(1, PAIRINGS + 1) if symmetric_floats(dims, a) <= most), default=0)
-    left -= (symmetric_floats(dims, pairings) + own if pairings else 0) + (symmetric_pairs_floats(dims) + own) * pairs
-    taken = nbytes / 8 - left
+    own, structured = candidate_floats(dims), (symmetric_floats(dims), symmetric_pairs_floats(dims))
+    joins = [symmetric and floats + own <= STRUCTURE_SHARE * nbytes / 8 for floats in structured]
+    joins[1] = joins[1] and len(dims) >= 4
+    taken = (
+        own + probe_floats(dims) + sum(floats + own for floats, there in zip(structured, joins, strict=True) if there)
+    )
+    left = nbytes / 8 - taken
     blocks, small = partition or Partition.halves(dims), len(dims) >= 5 and partition is None
     rows = range(1, max(0, min(blocks.sizes[0], int(left))) + 1)
     columns = bisect.bisect_right(rows, left, key=lambda r: state_floats(blocks, r))  # as many as fit
     fixed, one = (singles_floats(dims, r) for r in (0, 1))
     replicas = int((left - fixed) / (one - fixed))
-    if whole_floats(blocks) <= left:
-        main, size, floats = "whole", blocks.sizes[0], whole_floats(blocks)
+    if whole_floats(dims) <= left:
+        main, size, floats = "whole", 1, whole_floats(dims)
     elif columns >= min(FLOW_COLUMNS if small else 1, blocks.sizes[0]):
-        main, size, floats = "flow", columns, state_floats(blocks, columns)
+        main, size, floats = "flow", columns, float(state_floats(blocks, columns))
     elif small and replicas >= 1:
         main, size, floats = "singles", replicas, singles_floats(dims, replicas)
     else:
-        main, size, floats = "", 0, one if small else state_floats(blocks, 1)
+        main, size, floats = "", 0, one if small else float(state_floats(blocks, 1))
     if not main or nbytes < 8 * refinement_floats(dims):
         raise MemoryBudgetError(
             f"memory_limit of {int(nbytes)} bytes is too small for samples of shape {dims}; give at least "
             f"{_bytes(dims, floats if not main else 0)} bytes."
         )
-    return RaceSize(main, size, pairings, bool(pairs), taken + floats)
+    return RaceSize(main, size, joins[0], joins[1], taken + floats)
 
 
 def strategies_within(
@@ -132,14 +126,15 @@ def strategies_within(
     """The strategies that fit, the main one first: half of δ is its candidate's, the rest is in equal parts."""
     dims = tuple(dims)
     plan = size_within(dims, nbytes, partition, symmetric)
-    strategies: list[Strategy] = [Symmetric(dims, rng, plan.pairings)] if plan.pairings else []
+    strategies: list[Strategy] = [Symmetric(dims, rng)] if plan.symmetric else []
     strategies += [SymmetricPairs(dims, rng)] if plan.pairs else []
-    blocks = partition or Partition.halves(dims)
     main: Strategy
     if plan.main == "whole":
-        main = WholeSum(blocks, rng)
+        main = WholeSum(dims)
+    elif plan.main == "flow":
+        main = BlockFlow(partition or Partition.halves(dims), plan.size, rng)
     else:
-        main = BlockFlow(blocks, plan.size, rng) if plan.main == "flow" else SingleReplicas(dims, plan.size, rng)
+        main = Singles.random(dims, plan.size, rng)
     others = 0.5 * delta / max(1, len(strategies))
     shares = [0.5 * delta if strategies else delta] + [others] * len(strategies)
     singles = Partition.singles(dims)

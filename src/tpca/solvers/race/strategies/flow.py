@@ -9,7 +9,9 @@ With the batch mean of B fresh samples seen as a matrix T (D_1 x D_2), every rou
 The orthonormal columns are fixed before the batch arrives, so :math:`U = s_A v_A p^\top + N(0, n\sigma^2)` and
 :math:`V = s_B v_B p^\top + N(0, n\sigma^2)`, entries independent.  A *proposal* is the best fit with both
 ``v_A`` and ``v_B`` of rank one and one weight vector p for both: it maximises :math:`s_A^2 + s_B^2`.  It is the end
-of a climb that alternates between weights p and vectors, each the best given the other; all climbs go in step.
+of a climb that alternates between weights p and vectors, each the best given the other; all climbs go in step.  They
+start from top eigenvectors of U^T U + V^T V, from the last proposal, and from unfoldings of the columns: without these
+the flow needs half as many samples again at order 5, a tenth more at order 4.
 
 Memory is what buys samples here, so nothing is held twice:
 
@@ -22,37 +24,22 @@ Memory is what buys samples here, so nothing is held twice:
   proposal has the memory of the answers, which are gone by then: half of it for columns in single precision, as many at
   a time as fit, half for climbs, as many at a time as fit.
 
-**The narrow block** (order 3) is read from V as well as from U: :math:`V^\top v_B = P(\lambda v_A) + \text{noise}` with
-P = n times the mean of Û over all samples (``past``); ridge regression on both, scaled to noise variance nσ² per entry.
-It takes 16 % fewer samples (24³).  With :math:`\overline U\,\overline U^\top = Q\Lambda Q^\top` every solution costs
-two small products:
-
-.. math:: (\overline U^\top\overline U + \rho)^{-1} t
-    = \bigl(t - \overline U^\top Q(\Lambda + \rho)^{-1}Q^\top\overline U t\bigr)/\rho .
-
-**The whole**: when memory holds one sample, the sum of all samples is the best thing to keep.  It is the flow with
-r = D_1 columns and :math:`\hat U = I`: :math:`V = \sum B\,T^\top` is all the data there is, U adds nothing to it, and a
-proposal is the best rank-one fit of the mean sample; the weight vector p *is* the outer product ``v_A``.
-
 ===============  ==========================================================================================
 symbol           code
 ===============  ==========================================================================================
 U, V             ``sums[m]`` for the blocks m = 0, 1: :class:`Columns`
 U^T U, V^T V     ``sums[m].unit**2 * sums[m].gram``
-mean of Û        ``past`` over all samples (narrow block only)
-n, sigma         ``count``, ``sigma``
+n                ``count``
 ===============  ==========================================================================================
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tpca.checkpoint import kept
 from tpca.solvers.race.strategies.strategy import Look, Stored
@@ -60,15 +47,11 @@ from tpca.solvers.rank_one import all_eigenvectors, along, lengths, rank_ones, t
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition, narrowed, unit, widen, widened
 
-STORE = np.float16
-SQUARES, WHOLE_SQUARES = 24, 16  # bytes for every entry of a Gram matrix while answers are in flight
-# Above this many rows the sum of all samples is too slow to fit (an eigenproblem of that size at every look).
-WHOLE_ROWS = 256
+SQUARES = 24  # bytes for every entry of a Gram matrix while answers are in flight
 EIGENVECTORS = 3  # of U^T U + V^T V, as starts of proposals
 FINALISTS = 3  # climbs that are carried on after the first sweeps; the best of them goes on at the next look
 SWEEPS = (2, 4)
-GAIN_TOL = 2e-3  # a climb that gains no more than this share in a sweep is on top
-IN_TURN = 2**15  # entries of samples of which one unfolding a look is tried, in turn: of larger ones samples cost more
+GAIN_TOL = 2e-3  # climbs that gain no more than this share in a sweep are on top
 SQUARE = 14  # bytes per entry of a symmetric matrix in single precision and what its top eigenvector takes to find
 
 
@@ -76,21 +59,13 @@ SQUARE = 14  # bytes per entry of a symmetric matrix in single precision and wha
 class Columns:
     """r columns over the entries of a block, stored as rows: shape ``(r, *block shape)``."""
 
-    def __init__(
-        self, count: int, shape: tuple[int, ...], level: float, rng: np.random.Generator | None, squares: int = SQUARES
-    ) -> None:
-        self.level, self.unit, self.squares = level, 0.0, squares
-        if rng is None:
-            self.store: Stored = np.zeros((count, *shape), STORE)
-        else:
-            self.store = (level * rng.standard_normal((count, *shape), dtype=np.float32)).astype(STORE)
+    def __init__(self, count: int, shape: tuple[int, ...], level: float, rng: np.random.Generator) -> None:
+        self.level, self.unit = level, 0.0
+        self.store: Stored = (level * rng.standard_normal((count, *shape), dtype=np.float32)).astype(np.float16)
         self.gram: Stored = np.zeros((count, count), np.float32)
         for some in self._pieces():
             piece = widened(self.flat[:, some])
             self.gram += piece @ piece.T
-
-    def __len__(self) -> int:
-        return len(self.store)
 
     @property
     def flat(self) -> Stored:
@@ -104,44 +79,50 @@ class Columns:
         root: Stored = axes @ axes.T
         return root
 
-    def add(self, mix: Stored | float, gradient: Stored, n: int, anew: bool) -> float:
+    def add(self, mix: Stored, gradient: Stored, n: int, anew: bool) -> None:
         """``U += n * mix @ gradient`` in place (``anew``: instead of what is stored, which was only a direction).
 
-        Returns the squared norm of ``mix @ gradient``, which says what the unit must be; a gradient of zeros changes
-        nothing, nor does one that left the range of float16.
+        A gradient of zeros changes nothing, nor does one that left the range of float16.
         """
         gradient = gradient.reshape(len(self.store), -1)
-        old = 0.0 if anew else self.unit
-        first, second = (np.empty(len(self) * self._step, np.float32) for _ in range(2))
-        squares = 0.0
-        for some in self._pieces():
+        wide, mixed = (np.empty(len(self.store) * self._step, np.float32) for _ in range(2))
+
+        def fresh(some: slice) -> Stored:
+            """Some entries of ``mix @ gradient``."""
+            part = gradient[:, some]
+            first, second = (buffer[: part.size].reshape(part.shape) for buffer in (wide, mixed))
+            widen(part, first)
+            np.matmul(mix, first, out=second)
+            return second
+
+        squares, old = 0.0, 0.0 if anew else self.unit
+        for some in self._pieces():  # once for the size of the sum, which says what the unit must be
             if not np.isfinite(gradient[:, some]).all():
-                return 0.0
-            fresh = _mixed(mix, gradient[:, some], first, second)
-            squares += float(np.vdot(fresh, fresh))
+                return
+            part = fresh(some)
+            squares += float(np.vdot(part, part))
         kept_squares = old**2 * float(np.trace(self.gram))
         new = math.sqrt((kept_squares + n**2 * squares) / self.store.size) / self.level
         if squares == 0.0 or not math.isfinite(new):
-            return 0.0
+            return
         gram: Stored = np.zeros_like(self.gram)
         for some in self._pieces():
-            fresh = _mixed(mix, gradient[:, some], first, second)
-            fresh *= n / new
+            part = fresh(some)
+            part *= n / new
             if old:
-                before = first[: fresh.size].reshape(fresh.shape)
+                before = wide[: part.size].reshape(part.shape)
                 widen(self.flat[:, some], before)
                 before *= old / new
-                fresh += before
-            gram += fresh @ fresh.T
-            narrowed(fresh, self.flat[:, some])
+                part += before
+            gram += part @ part.T
+            narrowed(part, self.flat[:, some])
         self.unit, self.gram = new, gram
-        return squares
 
     @property
     def _step(self) -> int:
         """Entries of all columns that are widened at a time, to be held three times: see :func:`working_bytes`."""
         rows, entries = self.flat.shape
-        room = (self.squares - 12) * rows**2 + 16 * (_piece(self.store.size) + entries)
+        room = (SQUARES - 12) * rows**2 + 16 * (_piece(self.store.size) + entries)
         return int(min(entries, max(1, room // (12 * rows))))
 
     def _pieces(self) -> Iterator[slice]:
@@ -149,25 +130,13 @@ class Columns:
             yield slice(first, first + self._step)
 
 
-def _mixed(mix: Stored | float, gradient: Stored, first: Stored, second: Stored) -> Stored:
-    """``mix @ gradient`` of some columns, in ``second``; ``first`` is used on the way."""
-    piece, mixed = (buffer[: gradient.size].reshape(gradient.shape) for buffer in (first, second))
-    if isinstance(mix, np.ndarray):
-        widen(gradient, piece)
-        np.matmul(mix, piece, out=mixed)
-    else:
-        widen(gradient, mixed)
-        mixed *= np.float32(mix)
-    return mixed
-
-
-def working_bytes(partition: Partition, columns: int, squares: int = SQUARES) -> int:
+def working_bytes(partition: Partition, columns: int) -> int:
     """Most bytes of temporary copies while the answers are in flight.
 
     Square matrices in double precision; when these are gone but for three in single, pieces of the columns in their
-    place (:attr:`Columns._step`).  Who needs no inverse roots can do with fewer ``squares``, of more than 12 bytes.
+    place (:attr:`Columns._step`).
     """
-    return squares * columns**2 + 16 * max(_piece(columns * max(partition.sizes)), columns) + 16 * max(partition.sizes)
+    return SQUARES * columns**2 + 16 * max(_piece(columns * max(partition.sizes)), columns) + 16 * max(partition.sizes)
 
 
 def _piece(entries: int) -> int:
@@ -177,24 +146,9 @@ def _piece(entries: int) -> int:
 
 def state_floats(partition: Partition, columns: int) -> int:
     """Peak state in float64 units: sums, Gram matrices, answers in flight, temporary copies."""
-    entries, item = sum(partition.sizes), np.dtype(STORE).itemsize
-    narrow = 8 * columns * partition.sizes[0] if _is_narrow(partition) else 0
-    held = columns * entries * item + 2 * 4 * columns**2 + narrow
-    answers = columns * (entries * item + 8)
+    entries = sum(partition.sizes)
+    held, answers = columns * entries * 2 + 2 * 4 * columns**2, columns * (entries * 2 + 8)
     return math.ceil((held + answers + working_bytes(partition, columns)) / 8)
-
-
-def whole_floats(partition: Partition) -> float:
-    """The same of the sum of all samples; infinite where it has too many rows."""
-    rows, entries = partition.sizes
-    stored = rows * entries * np.dtype(STORE).itemsize
-    needed = 2 * stored + 4 * rows**2 + 48 * rows + working_bytes(partition, rows, WHOLE_SQUARES)
-    return math.ceil(needed / 8) if rows <= WHOLE_ROWS else math.inf
-
-
-def _is_narrow(partition: Partition) -> bool:
-    """Whether the first block is so much smaller that what V says about it is worth keeping."""
-    return 3 * partition.sizes[0] <= partition.sizes[1]
 
 
 @kept
@@ -204,25 +158,15 @@ class BlockFlow:
     name = "flow"
 
     def __init__(self, partition: Partition, columns: int, rng: np.random.Generator) -> None:
-        self.partition, self.size = partition, columns
-        self.count = 0
-        self.sums = self._columns(rng)
-        self._squares, self._entries = 0.0, 0
-        self.past: Stored | None = None
-        if _is_narrow(partition):
-            self.past = np.zeros((columns, partition.sizes[0]), np.float32)
+        self.partition, self.size, self.count = partition, columns, 0
+        level = partition.sizes[1] ** -0.25
+        self.sums = [Columns(columns, shape, level, rng) for shape in partition.shapes]
         self.last: tuple[Array, ...] | None = None  # proposal
-        self.looks = 0
 
     @property
     def working_bytes(self) -> int:
         """Most bytes of temporary copies while answers are in flight."""
         return working_bytes(self.partition, self.size)
-
-    @property
-    def sigma(self) -> float:
-        """Noise level of one entry of one sample."""
-        return math.sqrt(self._squares / self._entries) if self._entries else 1.0
 
     @property
     def room(self) -> int:
@@ -235,15 +179,9 @@ class BlockFlow:
 
     def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
         """One round of the flow."""
-        gradients = answers[0].gradients
         mixes = [columns.inverse_root() for columns in self.sums]
-        if self.past is not None:  # the mean over all samples of the columns Û they were asked about
-            share = n / (self.count + n)
-            self.past *= 1 - share
-            self.past += share * (mixes[0] @ self.sums[0].flat.astype(np.float32))
         for m in (0, 1):
-            self._squares += n * self.sums[m].add(mixes[1 - m], gradients[m], n, self.count == 0)
-            self._entries += gradients[m].size
+            self.sums[m].add(mixes[1 - m], answers[0].gradients[m], n, self.count == 0)
         self.count += n
 
     def restart(self) -> None:
@@ -256,54 +194,7 @@ class BlockFlow:
 
     def arrays(self) -> list[Stored]:
         """Every array of the state."""
-        own = [array for columns in self.sums for array in (columns.store, columns.gram)]
-        return own if self.past is None else [*own, self.past]
-
-    def _columns(self, rng: np.random.Generator) -> list[Columns]:
-        """Random columns for both blocks."""
-        level = self.partition.sizes[1] ** -0.25
-        return [Columns(self.size, shape, level, rng) for shape in self.partition.shapes]
-
-
-@kept
-class WholeSum(BlockFlow):
-    """The sum of all samples, in float16."""
-
-    name = "whole"
-
-    def __init__(self, partition: Partition, rng: np.random.Generator) -> None:
-        super().__init__(partition, partition.sizes[0], rng)
-        self.past = None
-
-    @property
-    def working_bytes(self) -> int:
-        """Most bytes of temporary copies while answers are in flight."""
-        return working_bytes(self.partition, self.size, WHOLE_SQUARES)
-
-    def queries(self) -> tuple[Query, ...]:
-        """One replica per entry of block A; the other block is not used, and neither takes memory."""
-        rows = self.size
-        line = np.zeros(2 * rows - 1, STORE)
-        line[rows - 1] = self.sums[0].level
-        # level * identity, as views of one line
-        single = np.lib.stride_tricks.as_strided(line[rows - 1 :], (rows, rows), (-line.itemsize, line.itemsize))
-        nothing = np.broadcast_to(np.zeros((), STORE), (rows, *self.partition.shapes[1]))
-        return (Query(self.partition, (single.reshape(rows, *self.partition.shapes[0]), nothing), gradients_of=(1,)),)
-
-    def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
-        """Add the batch."""
-        (columns,) = self.sums
-        gradient = answers[0].gradients[1]
-        self._squares += n * columns.add(1 / columns.level, gradient, n, self.count == 0)
-        self._entries += gradient.size
-        self.count += n
-
-    def read(self) -> Look | None:
-        """A look at the sum."""
-        return WholeLook(self) if self.count and self.sums[0].unit else None
-
-    def _columns(self, rng: np.random.Generator) -> list[Columns]:  # noqa: ARG002
-        return [Columns(self.size, self.partition.shapes[1], 1.0, None, WHOLE_SQUARES)]
+        return [array for columns in self.sums for array in (columns.store, columns.gram)]
 
 
 class Wide:
@@ -316,11 +207,7 @@ class Wide:
         self.whole = len(self._copy) == count
         if self.whole:
             widen(self._flat, self._copy)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the copy."""
-        return self._copy.nbytes
+        self.nbytes = self._copy.nbytes
 
     def times(self, p: Stored) -> Stored:
         """``U p`` as a row, for every p of a stack."""
@@ -341,14 +228,14 @@ class Wide:
 
         Columns in another order take no more than ``room`` bytes, or one column.
         """
-        side, most = math.prod(self._shape[i] for i in modes), max(1, room // (8 * self._flat.shape[1]))
+        entries = self._flat.shape[1]
+        side, most = math.prod(self._shape[i] for i in modes), max(1, room // (8 * entries))
         gram: Stored = np.zeros((side, side), np.float32)
         for matrix in self._unfoldings(modes, most):
             gram += matrix @ matrix.T
         (top,) = top_eigenvectors(gram, 1)
         del gram
-        size = self._flat.shape[1] // side
-        rest = np.concatenate([(top @ matrix).reshape(-1, size) for matrix in self._unfoldings(modes, most)])
+        rest = np.concatenate([(top @ matrix).reshape(-1, entries // side) for matrix in self._unfoldings(modes, most)])
         if len(rest) < rest.shape[1]:
             return np.asarray(top_eigenvectors(rest @ rest.T, 1)[0])
         return unit(rest @ top_eigenvectors(rest.T @ rest, 1)[0])
@@ -371,76 +258,12 @@ class Wide:
             yield some, piece
 
 
-class Climbs:
-    """Weights ``p`` (c, r), and what was found with them: ``vectors`` (c, d_i) by mode, once there are any.
-
-    ``sides[m]`` is what the columns of block m say of the weights, for the vectors as they are: worked out once.
-    """
-
-    def __init__(self, partition: Partition, p: Stored | None, vectors: Sequence[Stored] | None = None) -> None:
-        self.partition = partition
-        self.vectors: list[Stored] = [np.empty((0, 0))] * partition.order if vectors is None else list(vectors)
-        self.known = [vectors is not None] * 2
-        count = len(self.vectors[0]) if p is None else len(p)
-        self._signals = np.zeros((2, count))
-        self.sides: list[Stored | None] = [None, None]
-        self.p: Stored = np.empty((0, 0)) if p is None else p  # none: to be set before it is used
-
-    def __len__(self) -> int:
-        return self._signals.shape[1]
-
-    def __getitem__(self, some: NDArray[np.intp] | slice) -> Climbs:
-        """Some of the climbs."""
-        twin = Climbs(self.partition, self.p[some], [v[some] for v in self.vectors] if self.known[0] else None)
-        twin.known, twin._signals = list(self.known), self._signals[:, some]
-        return twin
-
-    @classmethod
-    def together(cls, parts: Sequence[Climbs]) -> Climbs:
-        """All of several stacks that are equally far."""
-        if len(parts) == 1:
-            return parts[0]
-        vectors = [np.concatenate(mode) for mode in zip(*(part.vectors for part in parts), strict=True)]
-        whole = cls(parts[0].partition, np.concatenate([part.p for part in parts]), vectors)
-        whole._signals = np.concatenate([part._signals for part in parts], axis=1)
-        return whole
-
-    @property
-    def signals(self) -> Stored:
-        """√(s_A² + s_B²) of each, which climbs."""
-        return np.asarray(np.hypot(*self._signals))
-
-    def settled(self, before: Stored, tolerance: float) -> bool:
-        """Whether every climb is on top, or too far below the highest to come up to it in two more such sweeps."""
-        now = self.signals
-        highest = float(now.max())
-        pairs = zip(now.tolist(), before.tolist(), strict=True)
-        return all(s < (1 + tolerance) * b or 0 < s**3 < b**2 * highest for s, b in pairs)
-
-    def block(self, m: int) -> Stored:
-        """The outer products of the vectors of block m, as rows."""
-        first, *others = (self.vectors[i] for i in self.partition.groups[m])
-        for v in others:
-            first = (first[:, :, None] * v[:, None, :]).reshape(len(v), -1)
-        return first
-
-    def fit(self, m: int, known: Stored) -> None:
-        """The vectors of block m from what is known about it, s v + noise."""
-        group = self.partition.groups[m]
-        start = [self.vectors[i] for i in group] if self.known[m] else None
-        fitted, self._signals[m] = rank_ones(known.reshape(len(self), *self.partition.shapes[m]), start)
-        for i, v in zip(group, fitted, strict=True):
-            self.vectors[i] = v
-        self.known[m], self.sides[m] = True, None
-
-
 class FlowLook:
     """One look at a flow that has seen samples."""
 
     def __init__(self, flow: BlockFlow) -> None:
         self.flow, self.partition = flow, flow.partition
         self._largest = max(columns.unit for columns in flow.sums)
-        self._first_fit, self._later_fits = climb_bytes(flow.partition, flow.size)
         self._room = flow.room // 2
         self._wide: list[Wide] = []
         room = self._room
@@ -451,139 +274,85 @@ class FlowLook:
 
     def propose(self) -> tuple[Array, ...]:
         """Return the best of several proposals: starts from unfoldings of U and V and from the last proposal."""
-        climbs = self._climb(Climbs(self.partition, self._starts()), SWEEPS[0], self._first_fit)
-        finals = self._climb(climbs[np.argsort(-climbs.signals)[:FINALISTS]], SWEEPS[1], self._later_fits)
-        best = int(np.argmax(finals.signals))
-        self.flow.last = tuple(units(v[best].astype(np.float64)) for v in finals.vectors)
+        vectors, signals = self._climb(self._starts(), None, SWEEPS[0])
+        best = np.argsort(-signals)[:FINALISTS]
+        vectors = [v[best] for v in vectors]
+        vectors, signals = self._climb(self._weights(vectors), vectors, SWEEPS[1])
+        first = int(np.argmax(signals))
+        self.flow.last = tuple(units(v[first].astype(np.float64)) for v in vectors)
         return self.flow.last
 
     def evidence(self, vectors: tuple[Array, ...]) -> tuple[list[Array], float]:
         """U p and V p contracted with the partner vectors inside each block, p read off from ``vectors``."""
-        climb = Climbs(self.partition, None, [v[None].astype(np.float32) for v in vectors])
-        climb.p = self._weights(climb)
+        p = self._weights([v[None].astype(np.float32) for v in vectors])
         sums: list[Array] = [np.empty(0)] * self.partition.order
-        for m, group in enumerate(self.partition.groups):
-            block = self._largest * self._block(m, climb)[0].astype(np.float64)
-            inside = [vectors[i] for i in group]
+        for wide, group in zip(self._wide, self.partition.groups, strict=True):
+            block = self._largest * wide.times(p)[0].astype(np.float64)
             for place, i in enumerate(group):
-                sums[i] = along(block, inside, place)
+                sums[i] = along(block, [vectors[j] for j in group], place)
         return sums, float(self.flow.count)
 
-    def _side(self, m: int, climbs: Climbs) -> Stored:
-        """U^T v_A, or V^T v_B."""
-        if (side := climbs.sides[m]) is None:
-            side = climbs.sides[m] = self._wide[m].weigh(climbs.block(m))
-        return side
+    def _weights(self, vectors: Sequence[Stored]) -> Stored:
+        """Return the weights p (c, r) that fit vectors (c, d_i): ``unit(s_A U^T v_A + s_B V^T v_B)``."""
+        total: Stored = np.zeros((len(vectors[0]), self.flow.size), np.float32)
+        for wide, group in zip(self._wide, self.partition.groups, strict=True):
+            block, *others = (vectors[i] for i in group)
+            for v in others:
+                block = (block[:, :, None] * v[:, None, :]).reshape(len(v), -1)
+            side = wide.weigh(block)
+            total += lengths(side)[:, None] * side
+        return units(total)
 
-    def _weights(self, climbs: Climbs) -> Stored:
-        """Return the weights p (c, r) that fit the vectors: ``unit(s_A U^T v_A + s_B V^T v_B)``."""
-        first, second = self._side(0, climbs), self._side(1, climbs)
-        return units(lengths(first)[:, None] * first + lengths(second)[:, None] * second)
+    def _climb(self, p: Stored, vectors: Sequence[Stored] | None, sweeps: int) -> tuple[list[Stored], Array]:
+        """Some sweeps of every climb from weights p (c, r), and vectors (c, d_i) if there are any.
 
-    def _block(self, m: int, climbs: Climbs) -> Stored:
-        """Return what is known about one block given p and the other block, as rows: ``s v + N(0, n sigma^2)``."""
-        past = self.flow.past
-        if past is None or not climbs.known[1 - m]:
-            return self._wide[m].times(climbs.p)
-        if m == 1:
-            return self._wide[1].times(units(climbs.block(0) @ past.T))
-        mine = climbs.block(0) if climbs.known[0] else None
-        return self._regress(self._wide[0].times(climbs.p), self._side(1, climbs), mine)
-
-    @functools.cached_property
-    def _past_axes(self) -> tuple[Array, Array, Array]:
-        """The past columns, Λ, and Q^T times the past columns."""
-        assert self.flow.past is not None
-        past = self.flow.past.astype(np.float64)
-        values, axes = all_eigenvectors(past @ past.T)
-        return past, values, axes.T @ past
-
-    def _regress(self, own: Stored, side: Stored, mine: Stored | None) -> Stored:
-        """The narrow block of every climb from both sides: see the top of this file."""
-        past, values, turned = self._past_axes
-        n, size, factor = self.flow.count, own.shape[1], self._largest / self.flow.count
-        noise = self.flow.sigma**2 / n
-        x, y = factor * side.astype(np.float64), factor * own.astype(np.float64)
-        power = np.maximum(np.einsum("ci,ci->c", x, x) - noise * len(past), noise) * size / float(values.sum())
-        ratio = np.zeros(len(own))
-        if mine is not None:
-            ratio = np.maximum(0.0, np.einsum("ci,ci->c", y, mine)) / np.sqrt(power)
-        ridge = (ratio**2 + noise * size / power)[:, None]
-        target = x @ past + ratio[:, None] * y
-        spread = np.sum((values + ratio[:, None] ** 2) / (values + ridge) ** 2, axis=1)
-        spread += (size - len(past)) * (ratio / ridge[:, 0]) ** 2
-        better = target - ((target @ turned.T) / (values + ridge)) @ turned
-        better /= ridge * factor * np.sqrt(spread / size)[:, None]
-        return np.asarray(better, np.float32)
-
-    def _climb(self, climbs: Climbs, sweeps: int, each: int) -> Climbs:
-        """Some sweeps of every climb, of ``each`` so many bytes: as many at a time as there is room for."""
-        parts, together = [climbs], max(1, min(len(climbs), self._room // each))
-        if len(climbs) > together:
-            parts = [climbs[first : first + together] for first in range(0, len(climbs), together)]
-        for some in parts:
-            for _ in range(sweeps):
-                before = some.signals
-                for m in (1, 0):
-                    some.fit(m, self._block(m, some))
-                if some.settled(before, GAIN_TOL):
-                    break
-                some.p = self._weights(some)
-        return Climbs.together(parts)
+        The vectors, and √(s_A² + s_B²) of each, which climbs.  As many go in step as there is room for.
+        """
+        together = max(1, self._room // climb_bytes(self.partition, self.flow.size, vectors is None))
+        if len(p) > together:
+            parts = [slice(first, first + together) for first in range(0, len(p), together)]
+            done = [self._climb(p[s], None if vectors is None else [v[s] for v in vectors], sweeps) for s in parts]
+            joined = [np.concatenate(mode) for mode in zip(*(found for found, _ in done), strict=True)]
+            return joined, np.concatenate([signals for _, signals in done])
+        found: list[Stored] = [np.empty(0)] * self.partition.order if vectors is None else list(vectors)
+        known, before = vectors is not None, np.zeros(len(p))
+        for sweep in range(sweeps):
+            squares = np.zeros(len(p))
+            for wide, group, shape in zip(self._wide, self.partition.groups, self.partition.shapes, strict=True):
+                start = [found[i] for i in group] if known or sweep else None
+                fitted, signals = rank_ones(wide.times(p).reshape(len(p), *shape), start)
+                squares += signals.astype(np.float64) ** 2
+                for i, v in zip(group, fitted, strict=True):
+                    found[i] = v
+            if (np.sqrt(squares) < (1 + GAIN_TOL) * before).all():
+                break
+            before = np.sqrt(squares)
+            p = self._weights(found) if sweep + 1 < sweeps else p
+        return found, np.sqrt(squares)
 
     def _starts(self) -> Stored:
         """Weights to start from: top eigenvectors of U^T U + V^T V, of unfoldings, and the last proposal."""
-        starts = list(top_eigenvectors(self._joint_gram(), EIGENVECTORS))
-        unfoldings = list(self._unfoldings())
-        if unfoldings and math.prod(self.partition.dims) <= IN_TURN:
-            unfoldings = [unfoldings[self.flow.looks % len(unfoldings)]]
-        for m, modes, square in unfoldings:
-            starts.append(self._wide[m].top_weights(modes, self._room - square))
-        self.flow.looks += 1
+        first, second = (np.float32((c.unit / self._largest) ** 2) * c.gram for c in self.flow.sums)
+        starts = list(top_eigenvectors(first + second, EIGENVECTORS))
+        for wide, columns, group in zip(self._wide, self.flow.sums, self.partition.groups, strict=True):
+            sides = range(1, len(group)) if len(group) < 4 else (1,)  # of six modes there are 62 unfoldings in all
+            for modes in itertools.chain(*(itertools.combinations(range(len(group)), side) for side in sides)):
+                side = math.prod(columns.store.shape[1 + i] for i in modes)
+                needed = SQUARE * side**2 + 8 * columns.store.size // side  # a matrix over them and one over the rest
+                if needed <= self._room:
+                    starts.append(wide.top_weights(modes, self._room - needed))
         if self.flow.last is not None:
-            last = Climbs(self.partition, None, [v[None].astype(np.float32) for v in self.flow.last])
-            starts.append(self._weights(last)[0])
+            starts.append(self._weights([v[None].astype(np.float32) for v in self.flow.last])[0])
         return np.stack(starts)
 
-    def _joint_gram(self) -> Stored:
-        """U^T U + V^T V."""
-        grams = [np.float32((c.unit / self._largest) ** 2) * c.gram for c in self.flow.sums]
-        return functools.reduce(np.add, grams)
 
-    def _unfoldings(self) -> Iterator[tuple[int, tuple[int, ...], int]]:
-        """A block, some of its modes, and the bytes of a matrix over them and one over the rest: all that fit."""
-        sums = self.flow.sums
-        for m, (columns, group) in enumerate(zip(sums, self.partition.groups[-len(sums) :], strict=True)):
-            for some in range(1, len(group)):
-                for modes in itertools.combinations(range(len(group)), some):
-                    side = math.prod(columns.store.shape[1 + i] for i in modes)
-                    needed = SQUARE * side**2 + 8 * columns.store.size // side
-                    if needed <= self._room:
-                        yield m, modes, needed
+def climb_bytes(partition: Partition, columns: int, first: bool) -> int:
+    """Bytes of a climb: what is known of a block and its outer product or a copy in another order; weights and vectors.
 
-
-class WholeLook(FlowLook):
-    """One look at the sum of all samples; the weights of a climb are the outer product of its vectors of block A."""
-
-    def _weights(self, climbs: Climbs) -> Stored:
-        return climbs.block(0)
-
-    def _block(self, m: int, climbs: Climbs) -> Stored:
-        (wide,) = self._wide
-        if m == 0 and climbs.known[1]:
-            return wide.weigh(climbs.block(1))
-        return wide.times(climbs.p)
-
-
-def climb_bytes(partition: Partition, columns: int) -> tuple[int, int]:
-    """Bytes of a climb, when the vectors of a block are fitted for the first time and later.
-
-    What is known of the block, and its outer product or a copy in another order; at first two Gram matrices of its
-    shorter sides; and weights and vectors.
+    When the vectors of a block are fitted for the ``first`` time, also two Gram matrices of its shorter sides.
     """
-    first, later = 0, 8 * max(partition.sizes)
+    largest = 8 * max(partition.sizes)
     for shape, size in zip(partition.shapes, partition.sizes, strict=True):
         sides = [min(d, size // d) for d in shape[1:]]
-        first = max(first, (8 if len(shape) != 2 else 4) * size + 8 * max(sides, default=0) ** 2)
-    vectors = 16 * columns + 8 * sum(partition.dims)
-    return max(first, later) + vectors, later + vectors
+        largest = max(largest, (8 * size + 8 * max(sides, default=0) ** 2) if first else 0)
+    return largest + 16 * columns + 8 * sum(partition.dims)

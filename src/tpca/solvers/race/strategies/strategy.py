@@ -1,12 +1,13 @@
-"""A search strategy: one way to look for the signal in the shared samples.
+"""A search strategy: one way to look for the signal in the shared samples; and the simplest, the sum of all samples.
 
 It proposes vectors; whether they are a signal, only a candidate's trial decides.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,12 +15,15 @@ from numpy.typing import NDArray
 
 from tpca.checkpoint import kept
 from tpca.solvers.memory import held_bytes
+from tpca.solvers.rank_one import along, alternate, rank_ones, top_eigenvectors
 from tpca.tensors import Answer, Query
-from tpca.tensors.blocks import Array
+from tpca.tensors.blocks import Array, Partition, unit
 
 Stored = NDArray[Any]  # float16 or float32
-FADING = 0.9  # of the sum of rewards that says which replica is read
-PIECE = 2**10  # entries of a working copy
+WHOLE_SIDE = 256  # of the shorter sides of unfoldings: larger Gram matrices at every look take longer than reading
+WHOLE_MODES = 8
+EIGENVECTORS, FINALISTS = 3, 3  # of every unfolding, to climb from; climbs that are carried on
+SWEEPS, MOVE_TOL = 6, 1e-4
 
 
 class Part(Protocol):
@@ -77,34 +81,82 @@ def round_bytes(
     return held_bytes([*held, *made]) + in_flight
 
 
-def all_finite(answers: Iterable[Answer]) -> bool:
+def all_finite(answers: Sequence[Answer]) -> bool:
     """Whether no gradient left the range of its type: samples so wild that one does are passed over."""
     return all(np.isfinite(g).all() for answer in answers for g in answer.gradients.values())
 
 
+def whole_floats(dims: Sequence[int]) -> float:
+    """State of :class:`WholeSum` in float64 units: the sum, and the answer in flight or a copy to fit vectors to.
+
+    Infinite where fitting would take too long: Gram matrices of a side of every unfolding are formed, and from each
+    all other modes are fitted.
+    """
+    side = max(min(d, math.prod(dims) // d) for d in dims)
+    quick = side <= WHOLE_SIDE and len(dims) <= WHOLE_MODES
+    return math.prod(dims) + 2 * side**2 + 4 * sum(dims) if quick else math.inf
+
+
 @kept
-class NoiseLevel:
-    """sigma² as the mean over rounds of B ‖G‖² / D: the signal's share of a gradient's energy is negligible."""
+class WholeSum:
+    """The sum of all samples, in single precision; proposals are best fits of rank one.
 
-    def __init__(self) -> None:
-        self._energy = 0.0
-        self._rounds = 0
+    They climb from the unfoldings of the sum, mode by mode, and from the proposal before.
+    """
 
-    def absorb(self, answer: Answer, n: int, gain: float = 1.0) -> None:
-        """Take the energy of all gradients of one answer over ``n`` samples; they come ``gain`` times too large."""
-        entries = sum(g.size for g in answer.gradients.values())
-        energy = sum(_squares(g) for g in answer.gradients.values())
-        self._energy += n * energy / (entries * gain**2)
-        self._rounds += 1
+    name, size = "whole", 1
+    working_bytes = 0
 
-    @property
-    def sigma(self) -> float:
-        """The estimate so far; 1 before the first round or when the data are all zero."""
-        return math.sqrt(self._energy / self._rounds) if self._energy > 0 else 1.0
+    def __init__(self, dims: Sequence[int]) -> None:
+        self._dims = tuple(dims)
+        self._total: Stored = np.zeros(self._dims, np.float32)
+        self._last: list[Stored] | None = None
+        self._count = 0
 
+    def queries(self) -> tuple[Query, ...]:
+        """The gradient of the one block of all modes is the mean sample; its replica is not used."""
+        nothing = np.broadcast_to(np.zeros((), np.float32), (1, *self._dims))
+        return (Query(Partition(self._dims, (tuple(range(len(self._dims))),)), (nothing,)),)
 
-def _squares(gradients: Array) -> float:
-    """Sum of squares in double precision, a few thousand entries widened at a time."""
-    flat = gradients.reshape(-1)
-    pieces = (flat[first : first + PIECE].astype(np.float64) for first in range(0, flat.size, PIECE))
-    return sum(float(piece @ piece) for piece in pieces)
+    def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
+        """Add the batch, unless it is so wild that squares overflow."""
+        fresh = answers[0].gradients[0][0]
+        if math.isfinite(np.vdot(fresh, fresh)):
+            fresh *= n
+            self._total += fresh
+            self._count += n
+
+    def restart(self) -> None:
+        """All samples were in the sum; those that come again would be counted twice."""
+        self._total[...] = 0.0
+        self._count = 0
+
+    def read(self) -> Look | None:
+        """What it says can be read off directly."""
+        return self if self._total.any() else None
+
+    def propose(self) -> tuple[Array, ...]:
+        """The best of several climbs: from leading singular vectors of every unfolding, and from the last proposal."""
+        starts: list[tuple[float, list[Stored]]] = []
+        for m, d in enumerate(self._dims):
+            others = self._dims[:m] + self._dims[m + 1 :]
+            if d > math.prod(others):
+                continue
+            matrix = np.moveaxis(self._total, m, 0).reshape(d, -1)
+            for v in top_eigenvectors(matrix @ matrix.T, EIGENVECTORS):
+                rest, signals = rank_ones((v @ matrix).reshape(1, *others))
+                found = [*(w[0] for w in rest[:m]), v, *(w[0] for w in rest[m:])]
+                starts = sorted([*starts, (float(signals[0]), found)], key=lambda one: -one[0])[:FINALISTS]
+        climbs = [vectors for _, vectors in starts] + ([] if self._last is None else [self._last])
+        ends = [alternate(functools.partial(along, self._total), vectors, SWEEPS, MOVE_TOL) for vectors in climbs]
+        self._last, _ = max(ends, key=lambda one: float(one[1]))
+        return tuple(unit(v.astype(np.float64)) for v in self._last)
+
+    def evidence(self, vectors: tuple[Array, ...]) -> tuple[list[Array], float]:
+        """The sum, contracted with the other vectors."""
+        single: list[Stored] = [v.astype(np.float32) for v in vectors]
+        return [along(self._total, single, i).astype(np.float64) for i in range(len(vectors))], float(self._count)
+
+    def arrays(self) -> list[Array]:
+        """The sum."""
+        return [self._total]
