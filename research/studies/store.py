@@ -160,10 +160,11 @@ def made() -> dict[str, str]:
 def _revision() -> str:
     """The git revision of the source, with a + if it was changed since; empty outside a repository."""
     here = Path(__file__).parent
+    sources = [str(here.parent), str(here.parents[1] / "src")]
     try:
         ask = ["git", "-C", str(here), "rev-parse", "--short=10", "HEAD"]
         revision = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip()
-        ask = ["git", "-C", str(here), "status", "--porcelain", "--untracked-files=no", "--", str(here.parent)]
+        ask = ["git", "-C", str(here), "status", "--porcelain", "--untracked-files=no", "--", *sources]
         changed = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return ""

@@ -109,7 +109,6 @@ class Settings(msgspec.Struct):
 
     confidence: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.95
     target: Literal["mean", "effect", "variance"] = "mean"
-    model: Literal["sources", "mixture", "topics"] = "sources"
     order: Literal[3, 4] = 3
     nan_policy: Literal["raise", "omit", "zero"] = "raise"
     dim: str | int | None = None

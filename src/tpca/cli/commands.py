@@ -98,7 +98,7 @@ def score(
     rows = "" if stream.length is None else f", {stream.length:,} {'rows' if result.kind == 'views' else 'samples'}"
     put(f"{said} {with_error(float(found), found.standard_error)}{summed}{rows}")
     if truth:
-        put(f"component {told['component']} against the truth of strength {told['strength']:g}:")
+        put(f"component {told['component'] + 1} against the truth of strength {told['strength']:g}:")
         width = max(map(len, told["axes"]))
         for name, overlap in zip(told["axes"], told["overlaps"], strict=True):
             put(f"  {name:{width}}  overlap {overlap:.4f}")
