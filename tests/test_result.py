@@ -298,7 +298,7 @@ def test_who_reads_while_another_writes_gets_the_numbers_and_the_vectors_of_one_
         ({"n_samples": "many"}, r"Expected `int`, got `str` - at `\$.n_samples`"),
         ({"n_samples": -1}, r"`int` >= 0 - at `\$.n_samples`"),
         ({"settings": {"confidence": 2}}, r"`float` < 1.0 - at `\$.confidence`"),
-        ({"settings": {"model": "none"}}, r"'none' - at `\$.model`"),
+        ({"settings": {"order": 7}}, r"7 - at `\$.order`"),
         ({"verdict": "maybe"}, r"'maybe' - at `\$.verdict`"),
         ({"format": "another"}, r"'another' - at `\$.format`"),
         ({"labels": {"7": ["a"]}}, "modes go from 0 to 2"),
