@@ -59,7 +59,7 @@ def small_slabs(monkeypatch):
     [
         ((6, 7, 8), {}),
         ((6,) * 4, {"memory_limit": 9_000}),
-        ((4,) * 5, {"memory_limit": 9_500, "max_passes": 3}),
+        ((4,) * 5, {"memory_limit": 10_000, "max_passes": 3}),
         ((6, 6, 6), {"n_components": 2}),
     ],
 )
