@@ -55,7 +55,8 @@ REASONS: dict[str, str] = {
         "The dose is the year, which is the order of the samples: the result says that a drift cannot be told from an "
         "effect. p is near 5 %, so that chance decides the verdict. With `dependence=None` no order moves p; another "
         "seed does, by its Monte-Carlo error. The default tests bins of two years; other orders make other bins, which "
-        "moves it more. Of the three statistics only the plain one sees the warming; testing three of them doubles its p."
+        "moves it more. Of the three statistics only the plain one sees the warming; testing three of them doubles "
+        "its p."
     ),
     "travel": (
         'The verdict is "signal", though the pattern itself is not significant: costs that go together are loud, '
