@@ -150,3 +150,15 @@ def test_a_pattern_that_varies_is_claimed_with_errors(rng):
     assert high > np.sqrt(26) / 1.3
     # An entry's error: noise over the length of the scores, about √(1/(60·26)) = 0.025.
     assert all(0.005 < e.mean() < 0.1 for e in pca.standard_errors_)
+
+
+def test_halves_find_what_the_whole_finds():
+    """The leading principal component is no product: its rank-one parts vary less (6) than another pattern (7.5)."""
+    rng = np.random.default_rng(11)
+    one, two = np.zeros((4, 4)), np.zeros((4, 4))
+    one[0, 0], two[1, 1], two[2, 2] = 1, np.sqrt(0.5), np.sqrt(0.5)
+    scores = rng.standard_normal((2, 600, 1, 1)) * np.sqrt([7.5, 12.0])[:, None, None, None]
+    X = scores[0] * one + scores[1] * two + 0.1 * rng.standard_normal((600, 4, 4))
+    pca = TensorPCA(target="variance", random_state=0).fit(X)
+    assert abs(pca.components_[0][0, 0] * pca.components_[1][0, 0]) > 0.99
+    assert pca.result_.components[0].half_agreement > 0.9

@@ -524,7 +524,11 @@ def _what_to_do(source: Any) -> str:
         path, what = _checked(source), repr(os.fsdecode(source))
         is_parquet = path.lower().endswith((".parquet", ".pq"))
         columns = ParquetPieces(path).columns if is_parquet else csv_columns(path)[0]
-        name, matrix, command = what, "numpy.loadtxt(path, delimiter=',')", " (tpca: --sample, --modes, --value)"
+        name, matrix, command = (
+            what,
+            "numpy.loadtxt(path, delimiter=',', skiprows=1)",
+            " (tpca: --sample, --modes, --value)",
+        )
     else:
         columns = list(map(str, getattr(source, "column_names", None) or source.columns))
         what, name, command = f"a {type(source).__name__}", "df", ""
@@ -534,6 +538,7 @@ def _what_to_do(source: Any) -> str:
         f"{what} is a table with columns {shown}, and a sample is an array: say which columns are the sample, the "
         "modes (axes of a sample) and the value, "
         f"tpca.open_stream({name}, sample=..., modes=[..., ...], value=...){command}, and fit that. "
-        f"A matrix, one sample a row, is given as an array: {matrix}.reshape(n, d_1, ..., d_k)"
+        "A frame of numbers alone is taken as one sample a row (df.select_dtypes('number')); samples with several "
+        f"axes are given as an array: {matrix}.reshape(n, d_1, ..., d_k)"
         f"{', saved with numpy.save for the command' if command else ''}."
     )

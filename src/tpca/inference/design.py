@@ -323,7 +323,9 @@ def _array(name: str, values: Any) -> NDArray[Any]:
 
 def _check_length(name: str, values: NDArray[Any], n: int | None) -> None:
     if values.ndim == 0 or (n is not None and len(values) != n):
-        got = "one value" if values.ndim == 0 else f"{len(values)}"
+        got = f"{len(values)}" if values.ndim else "one value"
+        if isinstance(values[()], str):
+            got = f"the text {str(values)!r}; give the column itself, such as table[{str(values)!r}]"
         raise SampleError(f"{name} must have a row for every sample, {'n' if n is None else n} of them, got {got}.")
 
 

@@ -225,13 +225,13 @@ def leading(rows: Array) -> tuple[list[Array], float]:
 
 
 def leading_of_some(rows: Array, count: int, some: Array) -> list[list[Array]]:
-    """The leading patterns of some rows, each of what those before it leave."""
+    """The patterns of some rows, each of what those before it leave; from all starts, as those of all rows."""
     flat = rows[some].reshape(len(some), -1)
     flat = flat - flat.mean(axis=0)
     found: list[list[Array]] = []
     for _ in range(count):
-        left = without(flat, orthonormal(found, flat.shape[1]))
-        found.append(leading(left.reshape(-1, *rows.shape[1:]))[0])
+        Z = without(flat, orthonormal(found, flat.shape[1])).reshape(-1, *rows.shape[1:])
+        found.append(climbed(Z, starts_of(Z))[0])
     return found
 
 
