@@ -35,7 +35,7 @@ LONG = 20  # letters of a name
 WIDE = 3  # panels beside each other
 PANEL = (3.4, 2.8)  # inches
 PICTURE = (4.7, 3.0)  # inches; wide enough for a phone, and for two beside each other
-OUTLINE = "#111111"
+OUTLINE, HATCH = "#111111", "#777777"
 YEAR = 365.2425 * 86400  # seconds
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 
@@ -338,12 +338,13 @@ def _draw_map(axes: Any, result: Result, c: int, pair: tuple[int, int]) -> None:
     cells, p, told = pattern_cells(result, c, pair)
     reach = float(np.abs(cells).max()) or 1.0
     drawn = _draw_cells(axes, result, cells, pair, _outlined(result, p), cmap="RdBu_r", vmin=-reach, vmax=reach)
-    axes.set_title(_shortened(told.strip(), 40), size=9, loc="left")
+    hatched = "" if p is None or not np.any(p <= 1 - result.confidence) else "hatched: not significant"
+    axes.set_title(_shortened(" ".join(filter(None, (told.strip(), hatched))), 60), size=9, loc="left")
     axes.figure.colorbar(drawn, ax=axes, label="units of the samples")
 
 
 def _draw_cells(axes: Any, result: Result, cells: Array, pair: tuple[int, int], mask: Array | None, **look: Any) -> Any:
-    """Cells by their number, with the names of some; those of ``mask`` outlined."""
+    """Cells by their number, with the names of some; those of ``mask`` outlined, the others hatched."""
     kept = [_kept(result, m, cells.max(axis=1 - i), cells.min(axis=1 - i)) for i, m in enumerate(pair)]
     shown = cells[np.ix_(*kept)]
     above = not result.labels.axes[pair[0]].ordered  # names, and rows of an image, are read from above
@@ -364,6 +365,10 @@ def _draw_cells(axes: Any, result: Result, cells: Array, pair: tuple[int, int], 
 
         lines = LineCollection(_borders(mask[np.ix_(*kept)]), colors=OUTLINE, linewidths=1.2, clip_on=False)
         axes.add_collection(lines, autolim=False)
+        from matplotlib.patches import Rectangle
+
+        for i, j in np.argwhere(~mask[np.ix_(*kept)]):  # which side of a line is significant is to be seen
+            axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, hatch="///", ec=HATCH, lw=0))
     return drawn
 
 
