@@ -246,7 +246,7 @@ def readme_table(content: Content) -> str:
     clusters = f"{all_of['their claims']['MNE clusters']} of {all_of['their runs']}"
     lines = [
         ("farthest from NumPy's answers", tiny(all_of["plain"])),
-        ("change over ten shuffles of the samples", tiny(all_of["orders"])),
+        ("change over ten shuffles", tiny(all_of["orders"])),
         ("false claims at 5 %", f"{all_of['claims']} of {all_of['runs']}"),
         ("false claims of MNE's cluster test", clusters),
         ("time of MNE's cluster test over ours", f"{all_of['time']:.1f}"),

@@ -367,7 +367,7 @@ def _draw_cells(axes: Any, result: Result, cells: Array, pair: tuple[int, int], 
         axes.add_collection(lines, autolim=False)
         from matplotlib.patches import Rectangle
 
-        for i, j in np.argwhere(~mask[np.ix_(*kept)]):  # which side of a line is significant is to be seen
+        for i, j in np.argwhere(mask[np.ix_(*kept)] == 0):  # which side of a line is significant is to be seen
             axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, hatch="///", ec=HATCH, lw=0))
     return drawn
 
