@@ -337,8 +337,9 @@ def _outlined(result: Result, p: Array | None) -> Array | None:
 def _draw_map(axes: Any, result: Result, c: int, pair: tuple[int, int]) -> None:
     cells, p, told = pattern_cells(result, c, pair)
     reach = float(np.abs(cells).max()) or 1.0
-    drawn = _draw_cells(axes, result, cells, pair, _outlined(result, p), cmap="RdBu_r", vmin=-reach, vmax=reach)
-    hatched = "" if p is None or not np.any(p <= 1 - result.confidence) else "hatched: not significant"
+    mask = _outlined(result, p)
+    drawn = _draw_cells(axes, result, cells, pair, mask, cmap="RdBu_r", vmin=-reach, vmax=reach)
+    hatched = "hatched: not significant" if mask is not None and mask.any() else ""
     axes.set_title(_shortened(" ".join(filter(None, (told.strip(), hatched))), 60), size=9, loc="left")
     axes.figure.colorbar(drawn, ax=axes, label="units of the samples")
 
@@ -362,11 +363,10 @@ def _draw_cells(axes: Any, result: Result, cells: Array, pair: tuple[int, int], 
     axes.set(xlabel=cut(result.labels.modes[pair[1]], 2 * LONG), ylabel=cut(result.labels.modes[pair[0]], 2 * LONG))
     if mask is not None and mask.any():
         from matplotlib.collections import LineCollection
+        from matplotlib.patches import Rectangle
 
         lines = LineCollection(_borders(mask[np.ix_(*kept)]), colors=OUTLINE, linewidths=1.2, clip_on=False)
         axes.add_collection(lines, autolim=False)
-        from matplotlib.patches import Rectangle
-
         for i, j in np.argwhere(mask[np.ix_(*kept)] == 0):  # which side of a line is significant is to be seen
             axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, hatch="///", ec=HATCH, lw=0))
     return drawn
