@@ -55,8 +55,7 @@ def write_store(place: Path, samples: int) -> int:
 def race_accumulator(place: Path):
     """What a race asks for in its search: an accumulator."""
     from tpca.engines import LocalEngine
-    from tpca.solvers.race.run import RaceRun
-    from tpca.solvers.race.solver import RaceSolver
+    from tpca.solvers.race.run import RaceRun, RaceSolver
 
     engine = LocalEngine(str(place))
     run = RaceRun(RaceSolver(random_state=0, memory_limit=MEMORY), engine)

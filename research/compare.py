@@ -37,7 +37,7 @@ from tpca.solvers.build import SOLVERS
 from tpca.solvers.estimate import Estimate
 from tpca.solvers.memory import default_memory, machine_memory, parse_memory
 from tpca.solvers.paper.solver import planned_samples
-from tpca.solvers.race.strategies.choice import least_bytes
+from tpca.solvers.race.strategies import least_bytes
 from tpca.wording import amount, count, duration, number, shape
 
 GOOD = 0.9

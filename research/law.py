@@ -37,7 +37,7 @@ from tpca.inference.units import UnitSum, UnitSums, merge_units
 from tpca.labels import Labels
 from tpca.model import SpikedTensor
 from tpca.randomness import generator
-from tpca.solvers.race.whitening import ModeMoments
+from tpca.solvers.race.noise import ModeMoments
 from tpca.tensors import Answer, DenseBatch, Gradients, Query, SampleGradients, SubBatches, TensorSum
 from tpca.tensors.blocks import Array
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from tpca.data import open_stream
 from tpca.errors import CheckpointError, RunInterrupted
-from tpca.solvers.race.solver import RaceSolver
+from tpca.solvers.race.run import RaceSolver
 
 
 def say(word):

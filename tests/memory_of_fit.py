@@ -8,7 +8,7 @@ import resource
 import sys
 from pathlib import Path
 
-from tpca.solvers.race.solver import RaceSolver
+from tpca.solvers.race.run import RaceSolver
 
 
 def main():

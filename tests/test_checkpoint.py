@@ -502,7 +502,7 @@ def test_a_run_stopped_after_every_round_ends_with_the_same_bits(name, tmp_path,
     samples, folder = case.samples(), tmp_path / "run"
     options = {"random_state": 3} | case.solver
     first = RaceRun(RaceSolver(**{**options, "whiten": None}), open_engine(samples)).races[0]
-    assert [search.strategy.name for search in first.searches] == case.strategies
+    assert [candidate.strategy.name for candidate in first.candidates] == case.strategies
     whole = RaceSolver(**options).run(samples)
     stopped, phases = stopping(1), {"done"}
 
@@ -511,7 +511,7 @@ def test_a_run_stopped_after_every_round_ends_with_the_same_bits(name, tmp_path,
 
     def look():
         run, engine = stopped[-1]
-        phases.update(race.phase.name for race in run.races)
+        phases.update(race.phase for race in run.races)
         check_restored(run, engine, make(), samples, folder)
 
     same(whole, in_pieces(make, lambda: samples, look))

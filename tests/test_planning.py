@@ -23,7 +23,7 @@ from tpca.planning import (
     this_machine,
 )
 from tpca.solvers.least_squares.solver import LeastSquares
-from tpca.solvers.race.strategies.choice import least_bytes, strategies_within
+from tpca.solvers.race.strategies import candidates_within, least_bytes
 
 runner = CliRunner()
 
@@ -75,14 +75,14 @@ def test_the_race_is_sized_as_it_lines_up(dims):
     for nbytes in np.geomspace(2e3, 1e7, 12).astype(int):
         found = race_size(dims, int(nbytes))
         try:
-            searches = strategies_within(dims, int(nbytes), None, 0.05, np.random.default_rng(0))
+            candidates = candidates_within(dims, int(nbytes), None, 0.05, np.random.default_rng(0))
         except TpcaError:
             assert found is None
             assert nbytes < least_bytes(dims)
             continue
-        main = searches[0].strategy
+        main = candidates[0].strategy
         assert (found.main, found.size) == (main.name, main.size)
-        assert found.symmetric == any(c.strategy.name == "symmetric" for c in searches)
+        assert found.symmetric == any(c.strategy.name == "symmetric" for c in candidates)
         assert 8 * found.floats <= nbytes
 
 

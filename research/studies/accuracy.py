@@ -24,7 +24,7 @@ from tpca.randomness import generator
 from tpca.solvers.paper.run import PaperRun
 from tpca.solvers.paper.schedule import Leg
 from tpca.solvers.paper.vectors import block_vectors
-from tpca.solvers.race.solver import RaceSolver
+from tpca.solvers.race.run import RaceSolver
 from tpca.tensors.blocks import Array, Partition, unit
 
 START = 0.8  # alignment of every block when Phase III begins

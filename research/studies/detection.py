@@ -15,8 +15,7 @@ import numpy as np
 from research.law import LawEngine
 from research.studies.runner import table_command
 from tpca.model import SpikedTensor
-from tpca.solvers.race.run import RaceRun
-from tpca.solvers.race.solver import RaceSolver
+from tpca.solvers.race.run import RaceRun, RaceSolver
 from tpca.solvers.run import drive
 
 # dims, and memory in bytes (None: the default)
@@ -37,7 +36,7 @@ def run_trial(job: tuple[tuple[int, ...], int | None, int]) -> dict[str, Any]:
     engine = LawEngine(SpikedTensor.random(dims, 1.0, random_state=seed), random_state=seed)
     solver = RaceSolver(random_state=seed, memory_limit=memory, max_samples=int(MAX_UNITS * unit) + 400, tol=1e3)
     run = RaceRun(solver, engine)
-    strategy = run.races[0].searches[0].strategy
+    strategy = run.races[0].candidates[0].strategy
     proven = [h["samples"] for h in drive(run, engine).history if h["found"]]
     return {"strategy": strategy.name, "size": strategy.size, "samples": proven[0] if proven else math.inf}
 

@@ -46,8 +46,8 @@ from tpca.solvers.memory import held_bytes
 from tpca.solvers.paper.run import PaperRun
 from tpca.solvers.paper.solver import PaperSolver
 from tpca.solvers.race.rounds import samples_factor
-from tpca.solvers.race.solver import RaceSolver
-from tpca.solvers.race.strategies.choice import least_bytes
+from tpca.solvers.race.run import RaceSolver
+from tpca.solvers.race.strategies import least_bytes
 from tpca.tensors.blocks import Array, Partition
 
 GOOD = 0.9

@@ -19,7 +19,7 @@ from research.noise.laws import LAWS, exponential, lognormal
 from research.noise.nulls import half_negated
 from research.studies.runner import table_command
 from tpca.model import Samples, SpikedTensor
-from tpca.solvers.race.solver import RaceSolver
+from tpca.solvers.race.run import RaceSolver
 from tpca.wording import markdown_table
 
 NOISE_SETTINGS: list[tuple[tuple[int, ...], str, int]] = [

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from research.studies.runner import table_command
-from tpca.solvers.race.solver import RaceSolver
-from tpca.solvers.race.strategies.choice import least_bytes
+from tpca.solvers.race.run import RaceSolver
+from tpca.solvers.race.strategies import least_bytes
 from tpca.tensors import DenseBatch
 from tpca.wording import amount, markdown_table
 

@@ -25,7 +25,7 @@ from research.studies.estimates import rate_interval
 from research.studies.runner import table_command
 from research.theory import cramer_rao
 from tpca.model import SpikedTensor
-from tpca.solvers.race.solver import RaceSolver
+from tpca.solvers.race.run import RaceSolver
 from tpca.wording import markdown_table
 
 KINDS: dict[str, dict[str, Any]] = {

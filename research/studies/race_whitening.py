@@ -15,7 +15,7 @@ import numpy as np
 
 from research.noise.laws import coloured, outer, random_vectors
 from research.studies.runner import table_command
-from tpca.solvers.race.solver import RaceSolver
+from tpca.solvers.race.run import RaceSolver
 from tpca.tensors.blocks import Array
 from tpca.wording import markdown_table
 

@@ -13,7 +13,7 @@ if _typing.TYPE_CHECKING:
     from tpca.model import SpikedTensor
     from tpca.result import Result, load
     from tpca.solvers.paper.solver import PaperSolver
-    from tpca.solvers.race.solver import RaceSolver
+    from tpca.solvers.race.run import RaceSolver
 
 __version__ = "0.1.0"
 
@@ -36,7 +36,7 @@ __all__ = [
 _HOMES = {
     "MomentPCA": "tpca.estimators",
     "PaperSolver": "tpca.solvers.paper.solver",
-    "RaceSolver": "tpca.solvers.race.solver",
+    "RaceSolver": "tpca.solvers.race.run",
     "Result": "tpca.result",
     "SpikedTensor": "tpca.model",
     "TensorCCA": "tpca.estimators",

@@ -33,7 +33,7 @@ from tpca.model import BATCH_ENTRIES, check_strength
 from tpca.solvers.least_squares.solver import LEAST_BINS, held_bytes
 from tpca.solvers.memory import SHARE_OF_MACHINE, default_memory, machine_memory, parse_memory
 from tpca.solvers.race.rounds import round_sizes, samples_factor
-from tpca.solvers.race.strategies.choice import RaceSize, least_bytes, size_within
+from tpca.solvers.race.strategies import RaceSize, least_bytes, size_within
 from tpca.tensors.blocks import check_dims
 from tpca.threads import cores
 from tpca.wording import amount, approximately, duration

@@ -199,7 +199,7 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
                 _component({name: getattr(c, name) for name in Component.__struct_fields__ if hasattr(c, name)})
                 for c in rows
             ],
-            advice=[*estimate.advice, *(f"{text[:1].upper()}{text[1:]}." for text in estimate.doubts)],
+            advice=list(estimate.advice),
             rank_one_shares=[float(share) for share in estimate.rank_one_shares],
             state_bytes=estimate.state_bytes,
             buffer_bytes=estimate.buffer_bytes,

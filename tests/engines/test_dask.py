@@ -40,7 +40,7 @@ from tpca.errors import CheckpointError, ClusterError, SampleError, StreamError
 from tpca.solvers.least_squares.solver import LeastSquares
 from tpca.solvers.paper.schedule import Leg, Schedule
 from tpca.solvers.paper.solver import PaperSolver
-from tpca.solvers.race.solver import RaceSolver
+from tpca.solvers.race.run import RaceSolver
 from tpca.tensors import Gradients, Query, TensorSum, accumulators
 from tpca.tensors.blocks import Partition
 from traffic import bytes_sent, count_bytes

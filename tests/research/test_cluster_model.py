@@ -11,7 +11,7 @@ from research.cluster import Machine, Traffic, round_traffic, simulate
 from research.law import LawEngine
 from tpca import RaceSolver, SpikedTensor
 from tpca.engines.dask.engine import merge_fan, power_of_two, runs_of
-from tpca.solvers.race import solver
+from tpca.solvers.race import run
 from tpca.solvers.race.rounds import round_size, round_sizes
 
 ROOT = Path(__file__).parents[2]
@@ -99,9 +99,7 @@ def test_rounds_of_small_samples_are_an_eighth():
     assert all(size == before // 8 for before, size in zip(done, small[:-1], strict=False) if 64 <= before < 80_000)
 
 
-@pytest.mark.parametrize(
-    "text", [(ROOT / "docs" / "race.md").read_text(), solver.__doc__], ids=["race.md", "solver.py"]
-)
+@pytest.mark.parametrize("text", [(ROOT / "docs" / "race.md").read_text(), run.__doc__], ids=["race.md", "run.py"])
 def test_the_formula_of_the_pages_is_that_of_the_race(text):
     formula = re.search(r"round takes B = (max\(.*?\)\)) fresh samples", text)[1]
     for shown, meant in (("⌊", "int("), ("⌋", ")"), ("·", "*"), ("0.06 n", "0.06*n"), ("2²⁰", "2**20")):

@@ -71,7 +71,7 @@ def test_a_signal_that_turns_round_is_none(seed, options):
     assert found.stop_reason is StopReason.NO_SIGNAL
     if options:
         assert any(record["phase"] == "refinement" and record["found"] for record in found.history)
-        assert any("is not in those after them" in doubt for doubt in found.doubts)
+        assert any("is not in those after them" in line for line in found.advice)
 
 
 @pytest.mark.parametrize("components", [2, pytest.param(1, marks=pytest.mark.slow)])  # two begin as one does

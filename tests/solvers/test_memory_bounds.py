@@ -12,8 +12,8 @@ from tpca import RaceSolver, open_stream
 from tpca.cli import app
 from tpca.data import stored as slabs
 from tpca.solvers.least_squares.solver import LeastSquares
-from tpca.solvers.race.strategies.choice import least_bytes, strategies_within
-from tpca.solvers.race.strategies.strategy import round_bytes
+from tpca.solvers.race.run import round_bytes
+from tpca.solvers.race.strategies import candidates_within, least_bytes
 from tpca.solvers.rank_one import rank_ones
 from tpca.tensors import contract_all
 
@@ -46,8 +46,8 @@ SHORT = [(2, 300, 300), (300, 300, 2), (300, 2, 300), (2, 200, 2, 200), (2, 2000
 def test_a_round_and_a_reading_hold_about_what_is_counted(dims, memory):
     mean = np.random.default_rng(0).standard_normal(dims)
     with Traced() as traced:
-        searches = strategies_within(dims, memory, None, 0.05, np.random.default_rng(1))
-        asked = [(part, part.queries()) for c in searches for part in (c.candidate, c.strategy)]
+        candidates = candidates_within(dims, memory, None, 0.05, np.random.default_rng(1))
+        asked = [(part, part.queries()) for c in candidates for part in (c, c.strategy)]
         answers = contract_all(mean, [query for _, queries in asked for query in queries])
         counted = round_bytes(asked, answers)
         tracemalloc.reset_peak()  # the contraction's own copies are those of the samples, not of the solver
@@ -55,8 +55,8 @@ def test_a_round_and_a_reading_hold_about_what_is_counted(dims, memory):
         for part, queries in asked:
             part.absorb(tuple(next(left) for _ in queries), 1)
         del asked, answers, left
-        for search in searches:
-            search.candidate.consider(search.strategy)
+        for candidate in candidates:
+            candidate.consider()
     assert counted <= memory
     # A reading works with copies of about the size of the state, and its climbs have vectors of their own, up to ten of
     # each mode, and as many while they are put together.  Gram matrices of a long side are 10 to 300 times as much.

@@ -30,7 +30,7 @@ from tpca.randomness import generator
 from tpca.solvers import folds
 from tpca.solvers.folds import Beside, Collected, FirstLook, FoldedRows, FoldMoments, Folds, HeldScores
 from tpca.solvers.least_squares.solver import Answer, LeastSquares, Residuals
-from tpca.solvers.race.whitening import ModeMoments
+from tpca.solvers.race.noise import ModeMoments
 from tpca.solvers.sources import HELD, OTHERS, ContrastSums, Influence, Slices
 from tpca.solvers.variation import Rows, SlopeMoments
 from tpca.solvers.views import Products, Relations, WithColumns

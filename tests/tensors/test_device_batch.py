@@ -8,7 +8,7 @@ from tpca import open_stream
 from tpca.data import stored as device
 from tpca.engines import LocalEngine, PushEngine
 from tpca.errors import DeviceMemoryError, SampleError, TpcaError
-from tpca.solvers.race.whitening import ModeMoments
+from tpca.solvers.race.noise import ModeMoments
 from tpca.tensors import DeviceBatch, Gradients, Query, RankOne, Rewards, SampleGradients, TensorSum
 from tpca.tensors.accumulators import gradient_bytes
 from tpca.tensors.blocks import Partition

@@ -74,7 +74,7 @@ def _both(console: Console, truth: SpikedTensor, seed: int) -> list[Watched]:
     import numpy as np
 
     from tpca.solvers.paper.solver import PaperSolver, planned_samples
-    from tpca.solvers.race.solver import RaceSolver
+    from tpca.solvers.race.run import RaceSolver
     from tpca.tensors.blocks import Partition
 
     blocks = Partition.pairs(truth.dims).outer(truth.vectors)

@@ -26,7 +26,7 @@ from tpca.solvers.build import build_solver
 from tpca.solvers.estimate import Component, Estimate, Verdict
 from tpca.solvers.least_squares.solver import LeastSquares
 from tpca.solvers.options import OPTIONS, same
-from tpca.solvers.race.solver import RaceSolver
+from tpca.solvers.race.run import RaceSolver
 from tpca.solvers.run import Feed
 from tpca.tensors.blocks import Array
 from tpca.tensors.namespaces import is_device_array, namespace, to_device

@@ -13,7 +13,7 @@ from tpca.solvers.least_squares.solver import LeastSquares
 from tpca.solvers.options import CommonOptions, Solver
 from tpca.solvers.paper.solver import PaperSolver
 from tpca.solvers.race.contrasts import refused
-from tpca.solvers.race.solver import RaceSolver
+from tpca.solvers.race.run import RaceSolver
 from tpca.solvers.variation import Variation
 
 SOLVERS: dict[str, type[CommonOptions]] = {"least_squares": LeastSquares, "race": RaceSolver, "paper": PaperSolver}

@@ -11,7 +11,6 @@ from typing import Any
 
 from tpca.checkpoint import kept
 from tpca.labels import Labels
-from tpca.solvers.checks import Check
 from tpca.tensors.blocks import Array
 
 
@@ -140,7 +139,6 @@ class Estimate:
     n_passes: int = 1
     n_skipped: int = 0
     noise_level: float = math.nan
-    checks: tuple[Check, ...] = ()
     signal_p: float = math.nan
     entry_p_values: tuple[Array, ...] = field(default=(), repr=False)
     rank_one_shares: tuple[float, ...] = ()
@@ -215,11 +213,6 @@ class Estimate:
     def verdict(self) -> Verdict:
         """Whether a signal was proven, was not, or was never tested for."""
         return self.stop_reason.verdict
-
-    @property
-    def doubts(self) -> list[str]:
-        """What speaks against the verdict, in words."""
-        return [check.meaning for check in self.checks if check.state == "bad"]
 
     @property
     def found(self) -> bool:

@@ -10,7 +10,6 @@ from tpca.solvers.race.candidate import Candidate
 from tpca.solvers.race.refinement import Refinement
 from tpca.solvers.race.rounds import sub_batch_edges
 from tpca.tensors import Gradients
-from tpca.tensors.blocks import Partition
 
 
 class FixedStrategy:
@@ -36,10 +35,19 @@ def absorb(candidate, engine, n):
     candidate.absorb(engine.reduce(Gradients(candidate.queries(), 1.0, sub_batch_edges(n)), n).answers, n)
 
 
+def candidate_of(dims, vectors=None, delta=0.05):
+    return Candidate(FixedStrategy(vectors), dims, np.random.default_rng(0), delta)
+
+
+def consider(candidate, vectors):
+    """Look at another proposal."""
+    candidate.strategy.vectors = vectors
+    candidate.consider()
+
+
 def tried(truth, vectors, rounds=60, delta=0.05):
-    candidate = Candidate(Partition.singles(truth.dims), np.random.default_rng(0), delta)
-    engine, strategy = LawEngine(truth, random_state=1), FixedStrategy(vectors)
-    candidate.consider(strategy)
+    candidate, engine = candidate_of(truth.dims, vectors, delta), LawEngine(truth, random_state=1)
+    candidate.consider()
     for _ in range(rounds):
         absorb(candidate, engine, 2)
     return candidate
@@ -60,11 +68,11 @@ def test_a_candidate_with_evidence_stays_and_one_without_steps_down():
     other = SpikedTensor.random((6, 5, 4), 1.0, random_state=99)
     proven = tried(truth, truth.vectors)
     attempt = proven.attempt
-    proven.consider(FixedStrategy(other.vectors))
+    consider(proven, other.vectors)
     assert proven.attempt == attempt
     assert truth.overlaps(proven.vectors).min() > 0.8
     failing = tried(truth, (-truth.vectors[0], *truth.vectors[1:]))
-    failing.consider(FixedStrategy(other.vectors))
+    consider(failing, other.vectors)
     assert failing.attempt == attempt + 1
     assert failing.seen == 0
     np.testing.assert_allclose(other.overlaps(failing.vectors), 1.0)
@@ -89,20 +97,20 @@ def test_a_few_sub_batches_prove_nothing():
 def test_noise_along_the_vectors_that_is_louder_than_elsewhere_is_remembered():
     """Ten times as loud along one entry: 64 samples, so within six standard errors of 10/sqrt(2*63)."""
     rng = np.random.default_rng(0)
-    candidate = Candidate(Partition.singles((4, 4)), np.random.default_rng(0))
-    candidate.consider(FixedStrategy((np.eye(4)[0], np.eye(4)[0])))
+    candidate = candidate_of((4, 4))
+    consider(candidate, (np.eye(4)[0], np.eye(4)[0]))
     for _ in range(32):
         samples = rng.standard_normal((2, 4, 4))
         samples[:, 0, 0] *= 10
         absorb(candidate, LocalEngine(samples), 2)
     assert candidate.loudest == pytest.approx(10, abs=6 * 10 / math.sqrt(2 * 63))
     assert candidate.sigma < 2
-    candidate.consider(FixedStrategy((np.eye(4)[1], np.eye(4)[1])))
+    consider(candidate, (np.eye(4)[1], np.eye(4)[1]))
     assert candidate.loudest > 4
 
 
 def test_the_noise_level_is_learnt_from_the_candidates_own_answers():
-    candidate = Candidate(Partition.singles((20, 20, 20)), np.random.default_rng(0))
+    candidate = candidate_of((20, 20, 20))
     engine = LawEngine(None, dims=(20, 20, 20), random_state=3, scale=7.0)
     for _ in range(100):
         absorb(candidate, engine, 3)
@@ -121,9 +129,8 @@ def test_the_refinement_starts_from_the_candidates_own_information():
 
 
 def test_vectors_of_which_nothing_is_known_have_an_error_of_root_two():
-    rng = np.random.default_rng(0)
     for d in range(2, 40):
-        candidate = Candidate(Partition.singles((d, d, d)), rng)
+        candidate = candidate_of((d, d, d))
         candidate.entries = candidate._squares = 50.0
         refinement = Refinement(candidate)
         assert all(
@@ -145,6 +152,6 @@ def test_a_proof_counts_once_it_was_reached():
     assert candidate.wealth.level > 0 or candidate.proof == proof  # unless rewards have turned round so slowly
     candidate.wealth.level = 0
     assert candidate.found
-    candidate.consider(FixedStrategy(SpikedTensor.random((6, 5, 4), 1.0, random_state=99).vectors))
+    consider(candidate, SpikedTensor.random((6, 5, 4), 1.0, random_state=99).vectors)
     assert np.abs(truth.overlaps(vectors)).min() > 0.8
     assert candidate.found

@@ -3,7 +3,7 @@ import pytest
 
 from tpca import SpikedTensor
 from tpca.engines import LocalEngine
-from tpca.solvers.race.strategies.replicas import Climbs
+from tpca.solvers.race.replicas import Climbs
 from tpca.tensors import Gradients
 from tpca.tensors.blocks import unit
 

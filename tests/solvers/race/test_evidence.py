@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.signal import lfilter
 
-from tpca.solvers.race.evidence import BETS, FLOATS, LEVELS, MIN_BLOCKS, Level, Wealth, log_bets
+from tpca.solvers.race.evidence import FLOATS, LEVELS, MIN_BLOCKS, Neighbours, Wealth
 
 RUNS, STEPS = 4000, 12
 
@@ -44,22 +44,24 @@ def test_wealth_has_mean_one_in_symmetric_noise(noise, level):
 
     False alarm: five standard errors, 3e-7 by the normal approximation.  At level 2 sums of four are bet on.
     """
-    x = noise(np.random.default_rng(1), STEPS << level).reshape(RUNS, STEPS, -1).sum(axis=2)
+    x = noise(np.random.default_rng(1), STEPS << level)
     bets = Wealth(1.0, 4).bets / 2 ** (level / 2)
-    logs = math.log(2.0) - np.logaddexp(0.0, -2.0 * x[:, :, None] * bets)  # all bets of all runs
+    sums = x.reshape(RUNS, STEPS, -1).sum(axis=2)
+    logs = math.log(2.0) - np.logaddexp(0.0, -2.0 * sums[:, :, None] * bets)  # all bets of all runs
     wealth = np.exp(logs.sum(axis=1)).mean(axis=1)
     assert np.minimum(wealth, 20).mean() < 1 + 5 * math.sqrt(20 / RUNS)
-    one = Wealth(1.0, 4).levels[level]
-    for value in x[0]:
-        one.add(np.array([[value], [4.0]]), bets)
-    assert one.log == pytest.approx(math.log(wealth[0]), rel=1e-9, abs=1e-9)
+    one = Wealth(1.0, 4)
+    one.add(x[0], np.full(STEPS << level, 4.0))
+    assert one.won[level][0] == pytest.approx(math.log(wealth[0]), rel=1e-9, abs=1e-9)
 
 
-def test_a_bet_is_one_plus_tanh_however_large():
-    bets = np.array([0.5, 2.0])
-    np.testing.assert_allclose(log_bets(bets, 0.3), np.log1p(np.tanh(0.3 * bets)), rtol=1e-12)
-    np.testing.assert_allclose(log_bets(bets, 1e9), math.log(2))
-    assert np.isfinite(log_bets(bets, -1e9)).all()
+@pytest.mark.parametrize("reward", [0.3, 1e9, -1e9])
+def test_a_bet_is_one_plus_tanh_however_large(reward):
+    wealth = Wealth(1.0, 1)
+    wealth.add(np.array([reward]), np.ones(1))
+    assert np.isfinite(wealth.log)
+    if reward > -1:
+        assert wealth.log == pytest.approx(math.log(np.mean(1 + np.tanh(reward * wealth.bets))))
 
 
 @settings(max_examples=30, deadline=None)
@@ -71,27 +73,28 @@ def test_levels_see_the_same_samples_and_the_least_counts(n, seed, mean):
     cut = int(rng.integers(0, n + 1))
     wealth.add(sums[:cut], sizes[:cut])
     wealth.add(sums[cut:], sizes[cut:])
-    assert [level.count for level in wealth.levels] == [n >> a for a in range(LEVELS)]
-    for a, level in enumerate(wealth.levels):
+    assert [level.count for level in wealth.sums] == [n >> a for a in range(LEVELS)]
+    for a, level in enumerate(wealth.sums):
         whole = (n >> a) << a
         assert level.seen == pytest.approx(sizes[:whole].sum())
-    assert wealth.log <= wealth.levels[0].log + 1e-12
+    assert wealth.log <= wealth.won[0][0] + 1e-12
     assert wealth.proof == 0.0 or n >= MIN_BLOCKS
 
 
+@pytest.mark.parametrize("entries", [1, 5])
 @pytest.mark.parametrize("fitted", [1, 2])
-def test_the_autocorrelation_is_that_of_the_residuals(fitted):
+def test_the_autocorrelation_is_that_of_the_residuals(fitted, entries):
     rng = np.random.default_rng(0)
-    sums, sizes = 3 * rng.standard_normal(40) + 3, rng.integers(1, 9, 40).astype(float)
-    level = Level()
+    sums, sizes = 3 * rng.standard_normal((40, entries)) + 3, rng.integers(1, 9, 40).astype(float)
+    neighbours = Neighbours(entries)
     for some in (slice(0, 1), slice(1, 17), slice(17, 40)):
-        level.add(np.stack([sums, sizes])[:, some], np.ones(BETS))
+        neighbours.add(sums[some], sizes[some])
     places = np.cumsum(sizes) - sizes / 2
     design = np.sqrt(sizes)[:, None] * np.stack([np.ones(40), places], axis=1)[:, :fitted]
-    y = sums / np.sqrt(sizes)
+    y = sums / np.sqrt(sizes)[:, None]
     e = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
-    r = e[1:] @ e[:-1] / (e @ e)
-    assert level.excess(fitted) == pytest.approx((r + fitted / 40) * math.sqrt(40), rel=1e-6)
+    r = np.sum(e[1:] * e[:-1]) / np.sum(e * e)
+    assert neighbours.autocorrelation(fitted) == pytest.approx(r + fitted / 40, rel=1e-6)
 
 
 def share_alike(phi, n, trend=0.0, runs=100):
@@ -121,7 +124,7 @@ def test_evidence_of_a_slow_direction_does_not_count_at_once():
     x += 0.3 * np.random.default_rng(0).standard_normal(len(x))
     wealth = Wealth(1.0, 1)
     wealth.add(x, np.ones(len(x)))
-    assert wealth.levels[0].log > 10
+    assert wealth.won[0][0] > 10
     assert wealth.proof <= math.log(2 / 0.05)
 
 

@@ -12,8 +12,8 @@ from tpca.errors import MemoryBudgetError, PartitionError, SolverError, StreamEr
 from tpca.model import Samples
 from tpca.solvers.estimate import StopReason
 from tpca.solvers.memory import default_memory, parse_memory
+from tpca.solvers.race.replicas import Climbs
 from tpca.solvers.race.rounds import SUB_BATCHES
-from tpca.solvers.race.strategies.replicas import Climbs
 from tpca.tensors.blocks import unit
 
 KINDS = {"weak": {}, "paired": {"correlation": 1.0}, "equal": {"correlation": 1.0, "symmetric": True}}

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from research.law import LawEngine
 from tpca import RaceSolver
 from tpca.solvers.race.evidence import Wealth
-from tpca.solvers.race.phases import Trial
-from tpca.solvers.race.rounds import FEW_SUB_BATCHES, HOPE, SUB_BATCHES, round_size, sub_batch_edges
+from tpca.solvers.race.rounds import SUB_BATCHES, round_size, sub_batch_edges
+from tpca.solvers.race.run import FEW_SUB_BATCHES, HOPE
 
 
 @given(st.integers(0, 10**6), st.integers(1, 200))
@@ -35,12 +35,12 @@ def test_sub_batches_are_whole_blocks_of_about_equal_size(n, block, most):
 @pytest.mark.parametrize(("evidence", "many"), [(0.0, False), (2 * HOPE, True), (100.0, False)])
 def test_rounds_are_cut_into_many_sub_batches_only_where_a_candidate_has_hope_and_none_is_proven(evidence, many):
     run = RaceSolver(random_state=0).start(LawEngine(None, dims=(4,) * 3, random_state=1)).races[0]
-    candidate = run.searches[0].candidate
+    candidate = run.candidates[0]
     assert len(run.edges(1000)) == FEW_SUB_BATCHES
     candidate.attempt, candidate.wealth = 1, Wealth(1.0, 1)
     candidate.wealth.log = candidate.wealth.peaks[0] = evidence
     assert len(run.edges(1000)) == (SUB_BATCHES if many else FEW_SUB_BATCHES)
     assert len(run.edges(2)) == 2
     candidate.wealth.log = candidate.wealth.peaks[0] = 0.0
-    run.phase = Trial(run.searches)
+    run.phase = "trial"
     assert len(run.edges(1000)) == SUB_BATCHES

@@ -7,10 +7,17 @@ import pytest
 from research.law import LawEngine
 from tpca import SpikedTensor
 from tpca.solvers.memory import held_bytes
-from tpca.solvers.race.strategies.flow import BlockFlow, state_floats
-from tpca.solvers.race.strategies.replicas import Singles, SymmetricPairs, singles_floats, symmetric_pairs_floats
-from tpca.solvers.race.strategies.strategy import WholeSum, whole_floats
-from tpca.solvers.race.strategies.symmetric import Symmetric, pairings, symmetric_floats
+from tpca.solvers.race.flow import BlockFlow, state_floats
+from tpca.solvers.race.replicas import (
+    Singles,
+    Symmetric,
+    SymmetricPairs,
+    pairings,
+    singles_floats,
+    symmetric_floats,
+    symmetric_pairs_floats,
+)
+from tpca.solvers.race.strategies import WholeSum, whole_floats
 from tpca.tensors import Gradients
 from tpca.tensors.blocks import Partition
 

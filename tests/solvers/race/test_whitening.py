@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from tpca.inference.whitening import Whitening, map_of
-from tpca.solvers.race.whitening import (
-    errors_of_data,
-    most_of_data,
-    query_of_data,
-    vectors_of_data,
-    whitened_answer,
-)
+from tpca.solvers.race.noise import most_of_data, of_data, query_of_data, whitened_answer
 from tpca.tensors import Query, RankOne, contract
 from tpca.tensors.blocks import Partition, unit
 
@@ -41,7 +35,7 @@ def test_a_signal_goes_there_and_back():
     maps, vectors = whitening(rng), [unit(rng.standard_normal(d)) for d in DIMS]
     there = maps(2.0 * np.einsum("i,j,k->ijk", *vectors)[None])[0]
     white = maps.of_vectors(vectors)
-    back, factor = vectors_of_data(maps, white)
+    back, factor, _, _ = of_data(maps, white)
     for v, w in zip(back, vectors, strict=True):
         np.testing.assert_allclose(v, w)
     assert factor * np.linalg.norm(there) == pytest.approx(2.0)
@@ -53,12 +47,11 @@ def test_errors_come_back_as_small_changes_do():
     rng = np.random.default_rng(2)
     maps, white = whitening(rng), [unit(rng.standard_normal(d)) for d in DIMS]
     sizes = [1e-4 * rng.uniform(0.5, 2, d) for d in DIMS]
-    errors, relative = errors_of_data(maps, white, sizes)
-    vectors, factor = vectors_of_data(maps, white)
+    vectors, factor, errors, relative = of_data(maps, white, sizes)
     drawn, factors = [[] for _ in DIMS], []
     for _ in range(20_000):
         moved = [unit(u + e * rng.standard_normal(len(u))) for u, e in zip(white, sizes, strict=True)]
-        there, own = vectors_of_data(maps, moved)
+        there, own, _, _ = of_data(maps, moved)
         factors.append(np.log(own / factor))
         for one, v, w in zip(drawn[:2], there, vectors, strict=False):
             one.append(v - w)

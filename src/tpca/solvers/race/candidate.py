@@ -26,18 +26,19 @@ sigma              ``sigma``, from the candidate's own gradients across l: no st
 from __future__ import annotations
 
 import math
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import chdtri
 
 from tpca.checkpoint import kept
-from tpca.solvers.estimate import Evidence
 from tpca.solvers.race.evidence import Wealth
-from tpca.solvers.race.strategies.strategy import Look, Strategy
 from tpca.solvers.rank_one import aligned, overlaps
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition, unit
 
+Stored = NDArray[Any]  # float16 or float32
 KEEP = 2.0  # log evidence above which a disagreeing proposal does not replace the candidate
 AGREE = 0.5  # overlap of every mode above which a proposal is about the same signal
 SWEEPS = 8
@@ -47,9 +48,49 @@ LOUD_FREEDOM = 8  # degrees of freedom behind the noise along vectors that may b
 FADE = 120  # entries behind the noise level from which on those of past attempts count half
 
 
+class Part(Protocol):
+    """What takes part in a round: a strategy, a candidate, the refinement.  All of its state is in :meth:`arrays`."""
+
+    @property
+    def working_bytes(self) -> int:
+        """Most bytes of temporary copies while answers are in flight; part of the state."""
+
+    def queries(self) -> tuple[Query, ...]:
+        """What to ask about the next samples; fixed before they are seen."""
+
+    def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
+        """Take the mean gradients over the ``n`` samples just seen."""
+
+    def arrays(self) -> list[Array]:
+        """Every array of the state."""
+
+
+class Look(Protocol):
+    """What a strategy says between two rounds; it lasts until the next samples come."""
+
+    def propose(self) -> tuple[Array, ...]:
+        """The best unit vectors so far, in mode order, signed so that their reward is expected to be positive."""
+
+    def evidence(self, vectors: tuple[Array, ...]) -> tuple[list[Array], float]:
+        """What the samples say of each mode when the others are ``vectors``: sums s_i v_i + N(0, w σ²), and w."""
+
+
+class Strategy(Part, Protocol):
+    """One way to search the samples; ``size`` are its columns or replicas.  It proposes, and proves nothing."""
+
+    name: str
+    size: int
+
+    def restart(self) -> None:
+        """The next samples were seen before: keep the directions, forget the sums."""
+
+    def read(self) -> Look | None:
+        """A look at what the samples so far say; ``None`` where they were nothing but zeros."""
+
+
 @kept
 class Candidate:
-    """One candidate on trial at error share ``delta``.
+    """What a ``strategy`` proposes, on trial at error share ``delta``.
 
     Every new set of vectors is another attempt, whose evidence starts from nothing.  Before the first proposal the
     vectors are random, attempt 0: they can prove nothing, but they tell the noise level.
@@ -57,16 +98,27 @@ class Candidate:
 
     working_bytes = 0  # copies of a few vectors at most
 
-    def __init__(self, partition: Partition, rng: np.random.Generator, delta: float = 0.05) -> None:
-        self.partition, self.delta = partition, delta
+    def __init__(self, strategy: Strategy, dims: tuple[int, ...], rng: np.random.Generator, delta: float) -> None:
+        self.strategy, self.partition, self.delta = strategy, Partition.singles(dims), delta
         self.attempt = -1
-        self.total, self.seen = 0.0, 0.0
-        self.wealth: Wealth | None = None  # before the first counted round of an attempt
-        self.sums: list[Array] = []
         self.entries = 0.0  # behind sigma
         self._loud = 0.0  # the largest noise along the vectors of an attempt that was surely above sigma
         self._squares = 0.0
-        self.install(tuple(unit(rng.standard_normal(d)) for d in partition.dims))
+        self.install(tuple(unit(rng.standard_normal(d)) for d in dims))
+
+    def install(self, vectors: tuple[Array, ...]) -> None:
+        """Begin an attempt with these vectors; what those before them saw proves nothing about them."""
+        self.vectors = vectors
+        self.attempt += 1
+        self.forget_evidence()
+        if self.entries > FADE:  # what a strong signal added to the noise level fades with every attempt
+            self._squares, self.entries = self._squares / 2, self.entries / 2
+
+    def forget_evidence(self) -> None:
+        """Begin to count anew, with the same vectors."""
+        self.wealth: Wealth | None = None  # before the first counted round of an attempt
+        self.sums: list[Array] = []
+        self.total = self.seen = 0.0
 
     @property
     def sigma(self) -> float:
@@ -92,11 +144,6 @@ class Candidate:
     def needed(self) -> float:
         """Log evidence that proves a signal: ln(k(k+1)/δ); out of reach for the random vectors before the first."""
         return math.log(self.attempt * (self.attempt + 1) / self.delta) if self.attempt else math.inf
-
-    @property
-    def evidence(self) -> Evidence:
-        """What a claim rests on, or what it lacks."""
-        return Evidence("log evidence", self.proof, self.needed)
 
     @property
     def strength(self) -> float:
@@ -127,7 +174,7 @@ class Candidate:
 
         Its random vectors are replaced before any trial.
         """
-        fresh = Candidate(self.partition, np.random.default_rng(0), delta)
+        fresh = Candidate(self.strategy, self.partition.dims, np.random.default_rng(0), delta)
         fresh._squares, fresh.entries, fresh._loud = self._squares, self.entries, self._loud
         return fresh
 
@@ -154,19 +201,13 @@ class Candidate:
         self.seen += n
         self.total += n * reward
         # Noise along the vectors that is above the level elsewhere by more than chance (1 of 100 looks).
-        freedom = self.wealth.levels[0].count - 1
-        deviation = self.wealth.deviation
+        freedom, deviation = self.wealth.sums[0].count - 1, self.wealth.deviation
         if freedom >= LOUD_FREEDOM and freedom * deviation**2 > chdtri(freedom, 0.01) * self.sigma**2:
             self._loud = max(self._loud, deviation)
 
-    def forget_evidence(self) -> None:
-        """Begin to count anew, with the same vectors."""
-        self.wealth, self.sums = None, []
-        self.total = self.seen = 0.0
-
-    def consider(self, strategy: Strategy) -> None:
+    def consider(self) -> None:
         """Look at the strategy's proposal: take it over, or stay; then refine with all that is known."""
-        if (look := strategy.read()) is None:
+        if (look := self.strategy.read()) is None:
             return
         proposal = look.propose()
         start = self.vectors
@@ -203,11 +244,3 @@ class Candidate:
     def arrays(self) -> list[Array]:
         """Every array of the state."""
         return [*self.vectors, *self.sums, *(self.wealth.arrays if self.wealth is not None else ())]
-
-    def install(self, vectors: tuple[Array, ...]) -> None:
-        """Begin an attempt with these vectors; what those before them saw proves nothing about them."""
-        self.vectors = vectors
-        self.attempt += 1
-        self.forget_evidence()
-        if self.entries > FADE:  # what a strong signal added to the noise level fades with every attempt
-            self._squares, self.entries = self._squares / 2, self.entries / 2

@@ -37,9 +37,9 @@ too short.  It is no larger than that of level 0, whatever level is chosen by lo
 ==================  ===========================================================================
 symbol              code
 ==================  ===========================================================================
-x_b, n_b            ``x``, ``size``
-lambda_g, log E_g   ``Wealth.bets``, ``Level.logs``
-N, r, p             ``Level.count``, ``r`` and ``fitted`` in :meth:`Level.excess`
+x_b, n_b            ``x``, ``sizes``
+lambda_g, log E_g   ``Wealth.bets``, ``Wealth.logs``
+N, r, p             ``count`` and ``fitted`` of :class:`Neighbours`
 ==================  ===========================================================================
 """
 
@@ -47,7 +47,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -62,80 +62,56 @@ ABOVE = 2
 TREND = 32
 Z = 1.64  # in white noise neighbours are taken for alike at 1 of 20 looks
 STEADY = 4.0
-FLOATS = BETS + LEVELS * (1 + BETS + 9 + 9 + 3)  # that all levels hold: small replicas are no larger
+FLOATS = BETS + LEVELS * (1 + BETS + 2 + 8 + 4 + 3)  # that all levels hold
 ROUNDING = 1e-9  # of squares: what scatters less does not scatter
 
 
-def log_bets(bets: Array, x: Array) -> Array:
-    """log(1 + tanh(λ x)) of every λ and its x."""
-    logs: Array = math.log(2.0) - np.logaddexp(0.0, -2.0 * bets * x)
-    return logs
-
-
 @kept
-class Level:
-    """Bets on sums over 2^a consecutive sub-batches, and how alike neighbouring ones are."""
+class Neighbours:
+    """How alike neighbouring sums of samples are.
 
-    def __init__(self, won: float = 0.0) -> None:
-        self.logs = np.full(BETS, won)
+    Of y = x/√n, a sum x over n samples, of one entry or of several, and of what may be fitted to it, z = (√n, t√n) with
+    t the place, all products are added up: of a sum with itself, and with the one before.
+    """
+
+    def __init__(self, entries: int = 1, fitted: int = 2) -> None:
         self.count, self.seen = 0, 0.0
-        # Of rows (x/√n, √n, t√n), t the place: products with each other, and with the row before.
-        self._same, self._lagged, self._last = np.zeros((3, 3)), np.zeros((3, 3)), np.zeros(3)
-        self._waiting = np.zeros((2, 0))  # x and n of one whose neighbour has not come yet
+        self.yy, self.zz, self.zy = np.zeros(2), np.zeros((2, fitted, fitted)), np.zeros((2, fitted, entries))
+        self.y, self.z = np.zeros(entries), np.zeros(fitted)  # the last
 
-    def add(self, both: Array, bets: Array) -> Array:
-        """Bet on sums of rewards ``both[0]`` over ``both[1]`` samples; those of neighbours, for the next level."""
-        x, size = both
-        root, ends = np.sqrt(size), self.seen + np.cumsum(size)
-        rows = np.stack([x / root, root, root * (ends - size / 2)], axis=1)
-        lagged = rows.T @ np.concatenate([self._last[None], rows[:-1]])
-        self._same += rows.T @ rows
-        self._lagged += lagged
-        self._last = rows[-1].copy()
-        self.logs += log_bets(bets, x[:, None]).sum(axis=0)
+    def add(self, x: Array, sizes: Array) -> None:
+        """Sums ``x`` (b, entries) over so many samples each."""
+        root, ends = np.sqrt(sizes), self.seen + np.cumsum(sizes)
+        y, z = x / root[:, None], np.stack([root, root * (ends - sizes / 2)], axis=1)[:, : len(self.z)]
+        before = np.concatenate([self.y[None], y[:-1]]), np.concatenate([self.z[None], z[:-1]])
+        for lag, (other_y, other_z) in enumerate(((y, z), before)):
+            self.yy[lag] += np.vdot(y, other_y)
+            self.zz[lag] += z.T @ other_z
+            self.zy[lag] += 0.5 * (z.T @ other_y + other_z.T @ y)
+        self.y, self.z = y[-1].copy(), z[-1].copy()
         self.count, self.seen = self.count + len(x), float(ends[-1])
-        waiting = np.concatenate([self._waiting, both], axis=1)
-        even = waiting.shape[1] // 2 * 2
-        self._waiting = waiting[:, even:].copy()
-        pairs: Array = waiting[:, 0:even:2] + waiting[:, 1:even:2]
-        return pairs
+
+    @property
+    def mean(self) -> float:
+        """Of what one sample adds to the first entry."""
+        return float(self.zy[0, 0, 0] / self.zz[0, 0, 0])
+
+    def scatter(self, fitted: int = 1, lag: int = 0) -> float:
+        """Σ⟨e_b, e_{b - lag}⟩ about the mean, or with two ``fitted`` numbers about a trend."""
+        zz, zy = self.zz[:, :fitted, :fitted], self.zy[:, :fitted]
+        fit = np.linalg.solve(zz[0], zy[0])
+        return float(self.yy[lag] - 2 * np.vdot(fit, zy[lag]) + np.vdot(fit, zz[lag] @ fit))
+
+    def autocorrelation(self, fitted: int = 1) -> float:
+        """The lag-one autocorrelation r, and p/N: what independent sums have less."""
+        same = self.scatter(fitted)
+        r = self.scatter(fitted, 1) / same if same > ROUNDING * self.yy[0] else 0.0
+        return r + fitted / self.count
 
     @property
     def arrays(self) -> tuple[Array, ...]:
         """What is held."""
-        return (self.logs, self._same, self._lagged, self._last)
-
-    @property
-    def log(self) -> float:
-        """Log E: the mean over all bets."""
-        logs = self.logs.tolist()
-        most = max(logs)
-        return float(most + math.log(sum(math.exp(one - most) for one in logs) / BETS))
-
-    @property
-    def mean(self) -> float:
-        """The mean reward."""
-        return float(self._same[0, 1] / self._same[1, 1])
-
-    @property
-    def scatter(self) -> float:
-        """Σ e² about the mean reward."""
-        return max(0.0, float(self._same[0, 0] - self.mean**2 * self._same[1, 1]))
-
-    def excess(self, fitted: int) -> float:
-        """How many standard errors r is above what independent rewards have; 0 where it is not looked at.
-
-        About the mean reward, and with two ``fitted`` numbers about its trend.
-        """
-        if self.count < MIN_BLOCKS or (self.mean > 0 and self.mean**2 * self.seen > STEADY**2 * self.scatter):
-            return 0.0
-        same, weights = self._same, np.array([1.0, -self.mean, 0.0])
-        size = same[1, 1] * same[2, 2] - same[1, 2] ** 2
-        if fitted == 2 and size > ROUNDING * same[1, 1] * same[2, 2]:
-            weights[1:] = -np.linalg.solve(same[1:, 1:], same[1:, 0])
-        scatter = float(weights @ same @ weights)
-        r = float(weights @ self._lagged @ weights) / scatter if scatter > ROUNDING * same[0, 0] else 0.0
-        return (r + fitted / self.count) * math.sqrt(self.count)
+        return (self.yy, self.zz, self.zy, self.y, self.z)
 
 
 @kept
@@ -152,37 +128,48 @@ class Wealth:
         """
         won = won or [(0.0, 0.0)] * LEVELS  # every bet begins with one
         self.bets: Array = 2.0 ** (2.0 - np.arange(BETS, dtype=np.float64)) / (sigma * math.sqrt(first))
-        self.levels, self.peaks = [Level(now) for now, _ in won], np.array([most for _, most in won])
+        self.logs, self.peaks = np.array([[now] * BETS for now, _ in won]), np.array([most for _, most in won])
+        self.sums = [Neighbours() for _ in won]
+        self._waiting = [np.zeros((2, 0)) for _ in won]  # x and n of one whose neighbour has not come yet
         self.log, self.level = 0.0, 0
 
     def add(self, sums: Array, sizes: Array) -> None:
         """Bet on the sums of rewards of consecutive sub-batches, and judge what that proves."""
         both: Array = np.stack([sums, sizes])
-        for a, level in enumerate(self.levels):
+        for a, level in enumerate(self.sums):
             if not both.size:
                 break
-            both = level.add(both, self.bets * 2.0 ** (-a / 2))
-        alike = sum(1 for _ in itertools.takewhile(lambda excess: excess > Z, self.excesses()))
+            x, n = both[0][:, None], both[1]
+            level.add(x, n)
+            # log(1 + tanh u) = log 2 - log(1 + exp(-2u)), however large u is
+            self.logs[a] += np.sum(math.log(2.0) - np.logaddexp(0.0, -2.0 * self.bets * 2.0 ** (-a / 2) * x), axis=0)
+            both = np.concatenate([self._waiting[a], both], axis=1)
+            even = both.shape[1] // 2 * 2
+            self._waiting[a], both = both[:, even:].copy(), both[:, 0:even:2] + both[:, 1:even:2]
+        alike = sum(1 for _ in itertools.takewhile(lambda a: self.excess(a) > Z, range(LEVELS)))
         self.level = alike - 1 + ABOVE if alike else 0
-        least = MIN_ABOVE if alike else MIN_BLOCKS
-        counted = [level.log for level in self.levels[: self.level + 1] if level.count >= least]
-        self.log = min(counted, default=self.levels[0].log)
-        smallest = math.inf
-        for a, level in enumerate(self.levels):
-            if level.count < (MIN_ABOVE if a else MIN_BLOCKS):
-                break
-            smallest = min(smallest, level.log)
-            self.peaks[a] = max(self.peaks[a], smallest)
+        now, counts = self._now(), [level.count for level in self.sums]
+        counted = [e for e, count in zip(now[: self.level + 1], counts, strict=False) if count >= MIN_ABOVE]
+        self.log = min(counted, default=now[0])
+        reached = itertools.accumulate(now, min)
+        for a, (most, count) in enumerate(zip(reached, counts, strict=True)):
+            if count >= (MIN_ABOVE if a else MIN_BLOCKS):
+                self.peaks[a] = max(self.peaks[a], most)
+
+    def _now(self) -> list[float]:
+        """Log E of every level: the mean over all bets."""
+        logs: list[float] = (np.logaddexp.reduce(self.logs, axis=1) - math.log(BETS)).tolist()
+        return logs
 
     @property
     def won(self) -> tuple[tuple[float, float], ...]:
         """What bets that go on begin with."""
-        return tuple((level.log, float(most)) for level, most in zip(self.levels, self.peaks, strict=True))
+        return tuple(zip(self._now(), self.peaks.tolist(), strict=True))
 
     @property
     def arrays(self) -> list[Array]:
         """What is held."""
-        return [self.bets, self.peaks, *(array for level in self.levels for array in level.arrays)]
+        return [self.bets, self.peaks, self.logs, *(array for level in self.sums for array in level.arrays)]
 
     @property
     def proof(self) -> float:
@@ -192,10 +179,12 @@ class Wealth:
     @property
     def deviation(self) -> float:
         """Noise of the reward of one sample, along the vectors, from how sub-batches scatter; 0 before the second."""
-        level = self.levels[0]
-        return math.sqrt(level.scatter / (level.count - 1)) if level.count > 1 else 0.0
+        shortest = self.sums[0]
+        return math.sqrt(max(0.0, shortest.scatter()) / (shortest.count - 1)) if shortest.count > 1 else 0.0
 
-    def excesses(self) -> Iterator[float]:
-        """How much more alike neighbours are than independent ones, at every level, in standard errors."""
-        fitted = 1 if self.levels[0].count < TREND else 2
-        return (level.excess(fitted) for level in self.levels)
+    def excess(self, a: int) -> float:
+        """How many standard errors r of level ``a`` is above what independent rewards have; 0 where it is not asked."""
+        level = self.sums[a]
+        if level.count < MIN_BLOCKS or (level.mean > 0 and level.mean**2 * level.seen > STEADY**2 * level.scatter()):
+            return 0.0
+        return level.autocorrelation(1 if self.sums[0].count < TREND else 2) * math.sqrt(level.count)

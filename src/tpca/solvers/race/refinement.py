@@ -65,7 +65,6 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from tpca.checkpoint import kept
-from tpca.solvers.checks import SLOW
 from tpca.solvers.race.candidate import Candidate
 from tpca.solvers.race.evidence import MIN_BLOCKS, Wealth
 from tpca.tensors import Answer, Query
@@ -78,6 +77,8 @@ KEPT = 10.0  # signal over noise that vectors count for when their sums are forg
 MIN_OVERLAP = 0.25  # of all vectors together: a mean reward is not blown up further than this
 SETTLED = 0.25  # the refinement's own strength is used once it weighs this share of what the search knew
 MIN_COUNT = 8  # sub-batches that a noise level must rest on
+SLOW = 3.5  # standard errors from which on neighbouring rewards are alike: 1 run of 4000 in white noise
+LOUD = 2.0  # noise along the signal over that elsewhere, from which on it may be what was found
 MIN_AFTER, HALF, SURE = 6, 0.5, 0.999  # sub-batches, share of the reward, and quantile for a signal that has vanished
 
 
@@ -119,10 +120,7 @@ class Refinement:
         self._sums = [np.zeros(len(v)) for v in self.vectors]
         self._squared = [np.zeros(len(v)) for v in self.vectors]  # Σ e_j²
         self._weights = np.zeros(len(self.vectors))
-        self._rewards, self._reward_products = (
-            np.zeros(3),
-            np.zeros((2, 2)),
-        )  # of nR, nwR, nw²; products of the last two
+        self._rewards, self._reward_products = np.zeros(3), np.zeros((2, 2))  # of nR, nwR, nw²; of the last two
         self.wealth = Wealth(self.sigma or 1.0, 1, self._won)  # bets that go on
 
     def start_over(self) -> None:
@@ -262,23 +260,12 @@ class Refinement:
         return errors * self.quantile(0.975) / float(ndtri(0.975)) * self.strength_error
 
     @property
-    def loudness(self) -> float | None:
-        """The noise along the signal over that elsewhere; ``None`` before it is known to a third or so."""
-        if self.count < MIN_COUNT:
-            return None
-        return self.own_strength_error * math.sqrt(self._rewards[2]) / (self.sigma or 1.0)
-
-    @property
-    def excess(self) -> float | None:
-        """How much more alike neighbouring rewards are than independent ones, in standard errors; of few ``None``."""
-        if self.count < MIN_BLOCKS:
-            return None
-        return next(self.wealth.excesses())  # of the shortest sums: vectors that get better make longer ones alike
-
-    @property
     def slow(self) -> bool:
-        """Whether neighbours have turned out to be alike, so that only the evidence on sums of them counts."""
-        return (self.excess or 0.0) > SLOW
+        """Whether neighbours have turned out to be alike, so that only the evidence on sums of them counts.
+
+        By the shortest sums: vectors that get better make longer ones alike.
+        """
+        return self.count >= MIN_BLOCKS and self.wealth.excess(0) > SLOW
 
     @property
     def vanished(self) -> bool:
@@ -291,6 +278,25 @@ class Refinement:
     def failed(self) -> bool:
         """Whether the claim has come to nothing: see the top of this file."""
         return self.vanished or (self.slow and self.wealth.proof <= self._needed)
+
+    def advice(self) -> list[str]:
+        """What speaks against the claim."""
+        told = []
+        along = self.own_strength_error * math.sqrt(self._rewards[2]) / (self.sigma or 1.0)
+        if self.count >= MIN_COUNT and along > LOUD:
+            told.append(
+                f"The noise is {along:.2g} times as strong along the signal as elsewhere: it may be what was found."
+            )
+        if self.slow:
+            told.append(
+                "What is along the signal changes slowly from sample to sample: noise that turns round slowly, or a "
+                "signal that comes and goes, looks like this."
+            )
+        if self.vanished:
+            told.append(
+                "What was found in the first samples is not in those after them: a signal that changes looks like this."
+            )
+        return told
 
     def arrays(self) -> list[Array]:
         """Every array of the state."""

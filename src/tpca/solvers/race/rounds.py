@@ -20,31 +20,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from tpca.checkpoint import kept
-from tpca.engines import Data
-from tpca.errors import PartitionError, SolverError
-from tpca.tensors.blocks import Partition
-
-if TYPE_CHECKING:
-    from tpca.solvers.race.solver import RaceSolver
 
 GROWTH = 0.06  # of all samples so far
 # A round costs the same however few samples it has: about as much as reading this many entries.  Rounds of fewer are
 # larger, up to an eighth of all samples so far: what is found then is found an eighth later at most.
 ROUND_ENTRIES = 2**20
 EARLY = 4  # samples of a round that may be a quarter, however large they are
-# Sub-batches of a round: none can win more than a factor of two, and each costs a look at the sum of the samples.
-# Many where some candidate has evidence above HOPE and nothing is proven, for there a round may say much (of z²/2 = 3
-# nats 4 sub-batches win 1.7, 16 2.5, 32 2.7); few in all other rounds, which are most, and as good for what says little
-# (z²/2 = 0.5: 0.45).
-SUB_BATCHES, FEW_SUB_BATCHES, HOPE = 32, 4, 0.5
+SUB_BATCHES = 32  # of a round, at most: none can win more than a factor of two, and each takes time and memory
 GRADIENT_SUB_BATCHES = 8  # of which the refinement keeps gradients, for errors: these take memory
-ENDLESS_TOL = 0.1  # root mean squared error of every vector at which an endless stream is left: squared error 1 %
-AUTO_PASSES = 10  # that max_passes="auto" allows where they can help
-CLAIMS_FROM = 32  # no claim before this sample, or half of the data: whether neighbours are alike is known by then
 
 START = 95.0  # N_0: what the trial alone takes
 WHOLE = 1.7  # C with all the data in memory
@@ -74,68 +57,6 @@ def sub_batch_edges(n: int, block: int = 1, most: int = SUB_BATCHES) -> tuple[in
     blocks = max(1, n // block)
     count = min(blocks, most)
     return tuple(block * (blocks * j // count) for j in range(count))
-
-
-@kept
-@dataclass(frozen=True)
-class Limits:
-    """What a run may read, and what all its races share: plain values of a solver's options and of its data.
-
-    ``per_pass`` is the smaller of ``max_samples`` and the stream's length, infinite when neither is known; ``watched``:
-    whether dependence of neighbours is looked for, as nobody gave ``groups``.
-    """
-
-    dims: tuple[int, ...]
-    partition: Partition | None
-    confidence: float
-    n_components: int
-    max_samples: int | None
-    max_passes: int | str
-    tol: float | None
-    per_pass: float
-    stored: bool
-    watched: bool
-
-    @classmethod
-    def of(cls, solver: RaceSolver, data: Data) -> Limits:
-        """Those of a solver for some data."""
-        stored = data.rereadable and data.length is not None
-        if not isinstance(solver.max_passes, str) and solver.max_passes > 1 and not stored:
-            raise SolverError(
-                f"max_passes={solver.max_passes} needs samples that can be read again, such as an array; "
-                "use max_passes=1 for a stream that is gone once read."
-            )
-        known = [limit for limit in (solver.max_samples, data.length) if limit is not None]
-        endless = solver.tol is None and data.endless and solver.max_samples is None
-        return cls(
-            tuple(data.dims),
-            check_partition(data.dims, solver.partition),
-            solver.confidence,
-            solver.n_components,
-            solver.max_samples,
-            solver.max_passes,
-            ENDLESS_TOL if endless else solver.tol,
-            min(known, default=math.inf),
-            stored,
-            solver.groups is None,
-        )
-
-    def passes_with(self, main: str) -> int:
-        """``max_passes``; "auto" is one pass where a second is impossible, or useless: all data are in the state."""
-        if isinstance(self.max_passes, str):
-            return AUTO_PASSES if self.stored and main != "whole" else 1
-        return self.max_passes
-
-
-def check_partition(dims: Sequence[int], groups: Sequence[Sequence[int]] | None) -> Partition | None:
-    """A partition given by hand: two groups of modes, put in order of size."""
-    if groups is None:
-        return None
-    partition = Partition(tuple(dims), tuple(tuple(group) for group in groups))
-    if len(partition) != 2:
-        raise PartitionError(f"partition must have two groups of modes, got {partition.groups}.")
-    small, large = sorted(range(2), key=lambda m: partition.sizes[m])
-    return Partition(partition.dims, (partition.groups[small], partition.groups[large]))
 
 
 def samples_factor(dims: Sequence[int], main: str, size: int) -> float:

@@ -1,5 +1,19 @@
-r"""Whitening by the modes, where it is asked for (``whiten="modes"``): decided once, by the first samples.
+r"""The noise, as far as it must be known before anything is found: its scale, dependent neighbours, and whitening.
 
+**The probe** are random vectors that stay as they are.  The root mean square of what the first samples give along them
+is about the noise level; strategies keep half precision, which needs data of unit size.  The median of three is not
+fooled by one odd sample, and samples of nothing but zeros are passed over.
+
+**Neighbours that are alike.**  Bets are fair for samples, or blocks of them, that are independent of those before.
+With :math:`g_t` the p gradients of the probe in round t, over :math:`n_t` samples, the autocorrelation r of
+:math:`\sqrt{n_t}(g_t - \bar g)` (:class:`tpca.solvers.race.evidence.Neighbours`) has the standard error
+:math:`1/\sqrt{pN}` after N rounds of independent samples; p is dozens, so that a few rounds tell.  Whatever all samples
+share, a signal above all, is in :math:`\bar g`.  Rounds that are alike, r above ``Z`` standard errors, make blocks of
+about :math:`n_t(1 + r)/(1 - r)` samples count as one observation, and rounds are counted anew.  The levels of evidence
+see one slow direction; without the probe 9 of 20 races claim a signal in AR(0.8) noise (8×8×8, 300 samples), with it
+one.
+
+**Whitening by the modes**, where it is asked for (``whiten="modes"``), is decided once, by the first samples.
 Of up to 256 samples, each of length one, the second moments of every mode are added up; they give the maps
 :math:`W_i` of :mod:`tpca.inference.whitening`, which stay fixed.  Turning round the sign of a sample changes no moment,
 so that bets are as fair on these samples as on fresh ones: stored data are read from their beginning again.  Of a
@@ -25,7 +39,9 @@ and small errors e of u, independent as the noise is white, become
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,9 +51,16 @@ from numpy.typing import NDArray
 from tpca.checkpoint import kept
 from tpca.engines import Data
 from tpca.inference.whitening import Whitening, longest_within, map_of, sphere
-from tpca.solvers.checks import Check
+from tpca.solvers.race.evidence import Neighbours
 from tpca.tensors import Accumulator, Answer, DenseBatch, Query, RankOne
-from tpca.tensors.blocks import Array, unit
+from tpca.tensors.blocks import Array, Partition, unit
+
+LOOKS = 3  # at the size of samples
+ENTRIES = 128  # of gradients that are looked at: of the shortest modes, one at least
+MIN_ROUNDS = 8  # before neighbours may be taken for alike
+Z = 4.0  # standard errors of r from which on they are: 1 look of 30 000 in white noise
+SLIGHT, STILL = 0.1, 0.3  # what r must be besides; and again, once blocks count: levels of bets see to the rest
+ALIKE = 0.9  # the largest r that is believed
 
 SAMPLES = 256  # that are read to learn the maps
 SHARE = 1 / 3  # of all samples, that these may be
@@ -46,6 +69,71 @@ CHUNK = 2**12  # entries of a wider copy; one replica of a block where that is m
 QUERIES = 2 / 3  # of the memory for strategies that their queries leave when they are copied to be whitened
 PIECE = 2**16  # entries of a sample that are looked at: of a larger one every so many slices
 MATRICES = 4 * 8  # bytes per entry of a map: it, its inverse, the moment, and a copy of this
+
+
+def probed_modes(dims: Sequence[int]) -> tuple[int, ...]:
+    """The shortest modes, with no more than so many entries together."""
+    by_length = sorted(range(len(dims)), key=lambda m: dims[m])
+    totals = itertools.accumulate(dims[m] for m in by_length)
+    return tuple(sorted(m for i, (m, t) in enumerate(zip(by_length, totals, strict=True)) if i == 0 or t <= ENTRIES))
+
+
+def probe_floats(dims: Sequence[int]) -> int:
+    """Floats that the probe holds: its vectors; sums, the last answer and the next."""
+    return sum(dims) + 5 * sum(dims[m] for m in probed_modes(dims))
+
+
+@kept
+class Probe:
+    """Random vectors, the size of what they have seen, and how alike neighbouring rounds are."""
+
+    working_bytes = 0
+
+    def __init__(self, dims: tuple[int, ...], rng: np.random.Generator) -> None:
+        self._partition, self._modes = Partition.singles(dims), probed_modes(dims)
+        self._vectors = tuple(unit(rng.standard_normal((1, d))) for d in dims)
+        self._sizes: list[float] = []
+        self._least = SLIGHT
+        self._begin()
+
+    def _begin(self) -> None:
+        self._rounds = Neighbours(sum(self._partition.dims[m] for m in self._modes), 1)
+
+    @property
+    def done(self) -> bool:
+        """Whether the scale is known."""
+        return len(self._sizes) >= LOOKS
+
+    @property
+    def scale(self) -> float:
+        """What to multiply the samples by; 1 if there was nothing but zeros."""
+        return 1 / statistics.median(self._sizes) if self._sizes else 1.0
+
+    def queries(self) -> tuple[Query, ...]:
+        """The random vectors, gradients of a few dozen entries."""
+        return (Query(self._partition, self._vectors, self._modes),)
+
+    def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
+        """Note the size of the gradients, in units of one sample's noise; later, how alike they are to the last."""
+        gradients = np.concatenate([g.ravel() for g in answers[0].gradients.values()])
+        if self.done:
+            self._rounds.add(n * gradients[None], np.array([float(n)]))
+        elif (largest := float(np.max(np.abs(gradients)))) > 0:  # first, so that squares neither overflow nor vanish
+            self._sizes.append(largest * math.sqrt(n * float(np.mean((gradients / largest) ** 2))))
+
+    def block(self) -> int:
+        """Samples that count as one observation, where neighbouring rounds are alike; 0 where they are not."""
+        rounds = self._rounds
+        r = rounds.autocorrelation() if rounds.count >= MIN_ROUNDS else 0.0
+        if r < max(self._least, Z / math.sqrt(max(1, rounds.count) * len(rounds.y))):
+            return 0
+        n, r, self._least = float(rounds.z[0] ** 2), min(r, ALIKE), STILL
+        self._begin()
+        return math.ceil(n * (1 + r) / (1 - r))
+
+    def arrays(self) -> list[Array]:
+        """Every array of the state."""
+        return [*self._vectors, *self._rounds.arrays]
 
 
 class ModeMoments(Accumulator):
@@ -117,15 +205,17 @@ class Noise:
         left = self.limit - self._bytes - taken
         return int(left if self.whitening is None else QUERIES * left)
 
-    def checks(self) -> tuple[Check, ...]:
+    def advice(self) -> tuple[str, ...]:
         """What was done."""
         if self.whitening is None:
             return ()
         inverses = [inverse for inverse in self.whitening.inverses if inverse is not None]
         spread = max(float(np.linalg.cond(inverse)) for inverse in inverses)
-        measured = f"{spread:.2g} times as loud in one direction of an axis as in another"
-        left = f"; {len(self._dims) - len(inverses)} too long for the memory" if len(inverses) < len(self._dims) else ""
-        return (Check("white noise", "handled", measured, f"Whitened axis by axis, by {self.samples} samples{left}."),)
+        left = len(self._dims) - len(inverses)
+        return (
+            f"Whitened axis by axis, by {self.samples} samples: noise was {spread:.2g} times as loud in one direction "
+            f"of an axis as in another{f'; {left} too long for the memory' if left else ''}.",
+        )
 
 
 def query_of_data(whitening: Whitening, query: Query) -> Query:
@@ -152,33 +242,25 @@ def whitened_answer(whitening: Whitening, query: Query, answer: Answer) -> Answe
     return dataclasses.replace(answer, gradients=mapped(answer.gradients), by_part=parts)
 
 
-def vectors_of_data(whitening: Whitening | None, vectors: Sequence[Array]) -> tuple[tuple[Array, ...], float]:
-    """Unit vectors of the data, and the strength in the data over that in whitened data."""
+def of_data(
+    whitening: Whitening | None, vectors: Sequence[Array], errors: Sequence[Array] = ()
+) -> tuple[tuple[Array, ...], float, tuple[Array, ...], float]:
+    """Unit vectors of the data, and the strength in the data over that in whitened data; errors of entries of both.
+
+    The error of the factor is that of its logarithm.
+    """
     if whitening is None:
-        return tuple(vectors), 1.0
+        return tuple(vectors), 1.0, tuple(errors), 0.0
     raw = whitening.back(vectors)
-    return tuple(unit(v) for v in raw), math.prod(float(np.linalg.norm(v)) for v in raw)
-
-
-def errors_of_data(
-    whitening: Whitening | None, vectors: Sequence[Array], errors: Sequence[Array]
-) -> tuple[tuple[Array, ...], float]:
-    """Errors of the entries of all vectors of the data, and that of the logarithm of the factor of the strength."""
-    if whitening is None:
-        return tuple(errors), 0.0
-    told, variance = [], 0.0
-    for inverse, u, e in zip(whitening.inverses, vectors, errors, strict=True):
-        if inverse is None:
-            told.append(e)
-            continue
-        raw = inverse @ u
-        length = float(np.linalg.norm(raw))
-        v = raw / length
-        slopes = (inverse - np.outer(v, v @ inverse)) / length
-        told.append(np.sqrt(slopes**2 @ e**2))
-        along = v @ inverse / length
-        variance += float(np.sum(((along - (along @ u) * u) * e) ** 2))
-    return tuple(told), math.sqrt(variance)
+    lengths = [float(np.linalg.norm(v)) for v in raw]
+    told, variance = list(errors), 0.0
+    for i, (e, inverse) in enumerate(zip(errors, whitening.inverses, strict=False)):
+        if inverse is not None:
+            v, u = raw[i] / lengths[i], vectors[i]
+            along = v @ inverse / lengths[i]
+            told[i] = np.sqrt((inverse / lengths[i] - np.outer(v, along)) ** 2 @ e**2)
+            variance += float(np.sum(((along - (along @ u) * u) * e) ** 2))
+    return tuple(unit(v) for v in raw), math.prod(lengths), tuple(told), math.sqrt(variance)
 
 
 def most_of_data(whitening: Whitening | None) -> float:

@@ -42,7 +42,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tpca.checkpoint import kept
-from tpca.solvers.race.strategies.strategy import Look, Stored
+from tpca.solvers.race.candidate import Look, Stored
 from tpca.solvers.rank_one import all_eigenvectors, along, lengths, rank_ones, top_eigenvectors, units
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition, narrowed, unit, widen, widened

@@ -13,14 +13,13 @@ strategy           holds                             earns
 =================  ================================  ===============================================================
 
 One of the first three is the main strategy; the two for structure join where they take a small share of the memory.
-Every strategy has a candidate of its own, and the candidates share the chance of a false alarm δ.  Gone are replicas of
-pairs of modes and partitions into more than two groups, which lost at equal state, and a regression of the narrow block
-on all past columns, which saved a sixth of the samples where order 3 is searched in less memory than a sample takes.
+Every strategy has a candidate of its own, and the candidates share the chance of a false alarm δ.
 """
 
 from __future__ import annotations
 
 import bisect
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,16 +28,27 @@ import numpy as np
 
 from tpca.checkpoint import kept
 from tpca.errors import MemoryBudgetError
-from tpca.solvers.race.candidate import Candidate
+from tpca.solvers.race.candidate import Candidate, Look, Stored, Strategy
 from tpca.solvers.race.evidence import FLOATS
-from tpca.solvers.race.probe import probe_floats
+from tpca.solvers.race.flow import BlockFlow, state_floats
+from tpca.solvers.race.noise import probe_floats
+from tpca.solvers.race.replicas import (
+    Singles,
+    Symmetric,
+    SymmetricPairs,
+    singles_floats,
+    symmetric_floats,
+    symmetric_pairs_floats,
+)
 from tpca.solvers.race.rounds import GRADIENT_SUB_BATCHES, SUB_BATCHES
-from tpca.solvers.race.strategies.flow import BlockFlow, state_floats
-from tpca.solvers.race.strategies.replicas import Singles, SymmetricPairs, singles_floats, symmetric_pairs_floats
-from tpca.solvers.race.strategies.strategy import Strategy, WholeSum, whole_floats
-from tpca.solvers.race.strategies.symmetric import Symmetric, symmetric_floats
-from tpca.tensors.blocks import Partition
+from tpca.solvers.rank_one import along, alternate, rank_ones, top_eigenvectors
+from tpca.tensors import Answer, Query
+from tpca.tensors.blocks import Array, Partition, unit
 
+WHOLE_SIDE = 256  # of the shorter sides of unfoldings: larger Gram matrices at every look take longer than reading
+WHOLE_MODES = 8
+EIGENVECTORS, FINALISTS = 3, 3  # of every unfolding, to climb from; climbs that are carried on
+SWEEPS, MOVE_TOL = 6, 1e-4
 # At order 5 and above a flow with fewer columns than this is no better than small replicas of the same size
 # (docs/race.md).
 FLOW_COLUMNS = 8
@@ -52,15 +62,6 @@ REFINEMENT_VECTORS, MIN_SUB_BATCHES = 5, 2
 REWARD_FLOATS = 24 + FLOATS  # of its strength
 # Share of the memory that the refinements of several components may take while others are searched for.
 REFINEMENTS_SHARE = 0.25
-
-
-@kept
-@dataclass
-class Search:
-    """A strategy and the candidate that tries its proposals."""
-
-    strategy: Strategy
-    candidate: Candidate
 
 
 @dataclass(frozen=True)
@@ -115,19 +116,19 @@ def size_within(
     return RaceSize(main, size, joins[0], joins[1], taken + floats)
 
 
-def strategies_within(
+def candidates_within(
     dims: Sequence[int],
     nbytes: int,
     partition: Partition | None,
     delta: float,
     rng: np.random.Generator,
     symmetric: bool = True,
-) -> list[Search]:
-    """The strategies that fit, the main one first: half of δ is its candidate's, the rest is in equal parts."""
+) -> list[Candidate]:
+    """Candidates of all strategies that fit, the main one first: half of δ is for it, the rest in equal parts."""
     dims = tuple(dims)
     plan = size_within(dims, nbytes, partition, symmetric)
-    strategies: list[Strategy] = [Symmetric(dims, rng)] if plan.symmetric else []
-    strategies += [SymmetricPairs(dims, rng)] if plan.pairs else []
+    others: list[Strategy] = [Symmetric(dims, rng)] if plan.symmetric else []
+    others += [SymmetricPairs(dims, rng)] if plan.pairs else []
     main: Strategy
     if plan.main == "whole":
         main = WholeSum(dims)
@@ -135,11 +136,8 @@ def strategies_within(
         main = BlockFlow(partition or Partition.halves(dims), plan.size, rng)
     else:
         main = Singles.random(dims, plan.size, rng)
-    others = 0.5 * delta / max(1, len(strategies))
-    shares = [0.5 * delta if strategies else delta] + [others] * len(strategies)
-    singles = Partition.singles(dims)
-    pairs = zip([main, *strategies], shares, strict=True)
-    return [Search(strategy, Candidate(singles, rng, share)) for strategy, share in pairs]
+    shares = [0.5 * delta if others else delta] + [0.5 * delta / max(1, len(others))] * len(others)
+    return [Candidate(one, dims, rng, share) for one, share in zip([main, *others], shares, strict=True)]
 
 
 def least_bytes(dims: Sequence[int]) -> int:
@@ -167,3 +165,79 @@ def _bytes(dims: Sequence[int], needed: float) -> int:
     """The least memory for a strategy of ``needed`` floats, its candidate and the probe, or later the refinement."""
     search = needed + candidate_floats(dims) + probe_floats(dims) + 1
     return math.ceil(8 * max(search, refinement_floats(dims)))
+
+
+def whole_floats(dims: Sequence[int]) -> float:
+    """State of :class:`WholeSum` in float64 units: the sum, and the answer in flight or a copy to fit vectors to.
+
+    Infinite where fitting would take too long: Gram matrices of a side of every unfolding are formed, and from each
+    all other modes are fitted.
+    """
+    side = max(min(d, math.prod(dims) // d) for d in dims)
+    quick = side <= WHOLE_SIDE and len(dims) <= WHOLE_MODES
+    return math.prod(dims) + 2 * side**2 + 4 * sum(dims) if quick else math.inf
+
+
+@kept
+class WholeSum:
+    """The sum of all samples, in single precision; proposals are best fits of rank one.
+
+    They climb from the unfoldings of the sum, mode by mode, and from the proposal before.
+    """
+
+    name, size = "whole", 1
+    working_bytes = 0
+
+    def __init__(self, dims: Sequence[int]) -> None:
+        self._dims = tuple(dims)
+        self._total: Stored = np.zeros(self._dims, np.float32)
+        self._last: list[Stored] | None = None
+        self._count = 0
+
+    def queries(self) -> tuple[Query, ...]:
+        """The gradient of the one block of all modes is the mean sample; its replica is not used."""
+        nothing = np.broadcast_to(np.zeros((), np.float32), (1, *self._dims))
+        return (Query(Partition(self._dims, (tuple(range(len(self._dims))),)), (nothing,)),)
+
+    def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
+        """Add the batch, unless it is so wild that squares overflow."""
+        fresh = answers[0].gradients[0][0]
+        if math.isfinite(np.vdot(fresh, fresh)):
+            fresh *= n
+            self._total += fresh
+            self._count += n
+
+    def restart(self) -> None:
+        """All samples were in the sum; those that come again would be counted twice."""
+        self._total[...] = 0.0
+        self._count = 0
+
+    def read(self) -> Look | None:
+        """What it says can be read off directly."""
+        return self if self._total.any() else None
+
+    def propose(self) -> tuple[Array, ...]:
+        """The best of several climbs: from leading singular vectors of every unfolding, and from the last proposal."""
+        starts: list[tuple[float, list[Stored]]] = []
+        for m, d in enumerate(self._dims):
+            others = self._dims[:m] + self._dims[m + 1 :]
+            if d > math.prod(others):
+                continue
+            matrix = np.moveaxis(self._total, m, 0).reshape(d, -1)
+            for v in top_eigenvectors(matrix @ matrix.T, EIGENVECTORS):
+                rest, signals = rank_ones((v @ matrix).reshape(1, *others))
+                found = [*(w[0] for w in rest[:m]), v, *(w[0] for w in rest[m:])]
+                starts = sorted([*starts, (float(signals[0]), found)], key=lambda one: -one[0])[:FINALISTS]
+        climbs = [vectors for _, vectors in starts] + ([] if self._last is None else [self._last])
+        ends = [alternate(functools.partial(along, self._total), vectors, SWEEPS, MOVE_TOL) for vectors in climbs]
+        self._last, _ = max(ends, key=lambda one: float(one[1]))
+        return tuple(unit(v.astype(np.float64)) for v in self._last)
+
+    def evidence(self, vectors: tuple[Array, ...]) -> tuple[list[Array], float]:
+        """The sum, contracted with the other vectors."""
+        single: list[Stored] = [v.astype(np.float32) for v in vectors]
+        return [along(self._total, single, i).astype(np.float64) for i in range(len(vectors))], float(self._count)
+
+    def arrays(self) -> list[Array]:
+        """The sum."""
+        return [self._total]
