@@ -15,15 +15,8 @@ independent where samples are.  Where blocks end depends on y alone, which says 
 least squares has about S, contrasts keep :math:`m^2/(I\sum_b 1/v_b)`, m their number: about three quarters for y in
 random order.  A y that follows the order of the samples leaves next to nothing.
 
-Nothing is held but three tensors of the open block: its first sample, which is subtracted from all others so that a
-large background does not cancel in the sums, and Σ T and Σ y T.
-
-==========  =========================
-symbol      code
-==========  =========================
-v           ``Block.spread``
-3 Var(y)    ``least``
-==========  =========================
+Blocks and the weights :math:`(y_i - \bar y_b)/v_b` of their samples are known before any sample is read, and nothing is
+held but the sum of the open block.  A block of which a sample was left out (``nan_policy="omit"``) gives no contrast.
 """
 
 from __future__ import annotations
@@ -34,7 +27,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tpca.data import Stream
 from tpca.data.base import without_empty
@@ -45,7 +37,6 @@ from tpca.inference.design import Design
 from tpca.solvers.estimate import Estimate
 from tpca.solvers.race.rounds import MIN_SAMPLES
 from tpca.tensors import DenseBatch
-from tpca.tensors.blocks import Array
 
 SPREAD = 3.0  # v that ends a block, over the variance of y
 
@@ -61,46 +52,6 @@ def refused(design: Design) -> str | None:
     return None if design.groups is None else "groups"
 
 
-class Block:
-    """Neighbours whose slope is wanted: what their y and, where they are given, the samples add up to."""
-
-    def __init__(self, least: float) -> None:
-        self._least = least
-        self._begin()
-
-    def _begin(self) -> None:
-        self.count, self._mean, self.spread = 0, 0.0, 0.0
-        self._first: Array | None = None
-
-    def ends(self, y: float) -> bool:
-        """Take the y of the next sample (Welford 1962); whether the block is complete."""
-        self.count += 1
-        step = y - self._mean
-        self._mean += step / self.count
-        self.spread += step * (y - self._mean)
-        return self.spread >= self._least
-
-    def slopes(self, samples: NDArray[Any], ys: Array) -> Iterator[Array]:
-        """The slopes of all blocks that are complete with these samples."""
-        start = 0
-        for i, y in enumerate(ys.tolist()):
-            if self.ends(y):
-                self._add(samples[start : i + 1], ys[start : i + 1])
-                yield (self._products - (self._mean - self._y) * self._sum) / self.spread
-                self._begin()
-                start = i + 1
-        if start < len(ys):
-            self._add(samples[start:], ys[start:])
-
-    def _add(self, samples: NDArray[Any], ys: Array) -> None:
-        if self._first is None:
-            self._first, self._y = samples[0].astype(np.float64), float(ys[0])
-            self._sum, self._products = np.zeros_like(self._first), np.zeros_like(self._first)
-        less = samples - self._first
-        self._sum += less.sum(axis=0)
-        self._products += np.tensordot(ys - self._y, less, 1)
-
-
 class ContrastStream(Stream):
     """The contrasts of a stream of samples, batch by batch; what is not said here is as there."""
 
@@ -109,14 +60,18 @@ class ContrastStream(Stream):
     def __init__(self, stream: Stream, design: Design, most: int | None) -> None:
         assert design.columns is not None
         self._stream, self._design = stream, design
-        self._y = design.columns[:most, 1]
-        self._least = SPREAD * float(self._y.var())
-        block, self.ends, self._spreads = Block(self._least), [], []
-        for i, y in enumerate(self._y.tolist(), start=1):
-            if block.ends(y):
+        self._y = y = design.columns[:most, 1]
+        self._weights, self.ends, self._spreads = np.zeros(len(y)), [], []
+        least, first, mean, spread = SPREAD * float(y.var()), 0, 0.0, 0.0
+        for i, value in enumerate(y.tolist(), start=1):  # Welford 1962
+            step = value - mean
+            mean += step / (i - first)
+            spread += step * (value - mean)
+            if spread >= least:
+                self._weights[first:i] = (y[first:i] - mean) / spread
                 self.ends.append(i)
-                self._spreads.append(block.spread)
-                block = Block(self._least)
+                self._spreads.append(spread)
+                first, mean, spread = i, 0.0, 0.0
         for name in ("dims", "dtype", "rereadable", "files", "nan_policy", "labels"):
             setattr(self, name, getattr(stream, name))
         self.length = len(self.ends)
@@ -139,15 +94,23 @@ class ContrastStream(Stream):
         return (batch for batch in without_empty(self._batches()) if batch.first >= start)
 
     def _batches(self) -> Iterator[DenseBatch]:
-        block, done = Block(self._least), 0
+        sizes, done = np.diff([0, *self.ends]), 0
+        current, count, total = -1, 0, np.zeros(())  # the open block, and its sum so far
         batch: Any
         for batch in self._stream.batches():
-            some = batch.places < len(self._y)
-            found = list(block.slopes(batch.samples[some], self._y[batch.places[some]]))
-            contrasts = np.array(found, self.dtype).reshape(-1, *self.dims)
-            yield DenseBatch(contrasts, done, batch.dropped)
-            done += len(contrasts)
-            if not some.all():
+            places, found = batch.places[batch.places < self.ends[-1]], []
+            blocks = np.searchsorted(self.ends, places, side="right")
+            for block in np.unique(blocks):
+                some = slice(*np.searchsorted(blocks, [block, block + 1]))
+                if block != current:
+                    current, count, total = block, 0, np.zeros(self.dims)
+                total = total + np.tensordot(self._weights[places[some]], batch.samples[some], 1)
+                count += some.stop - some.start
+                if count == sizes[block]:
+                    found.append(total)
+            yield DenseBatch(np.array(found, self.dtype).reshape(-1, *self.dims), done, batch.dropped)
+            done += len(found)
+            if len(places) < len(batch):
                 return
 
     def told(self, found: Estimate) -> Estimate:
