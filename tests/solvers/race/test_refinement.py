@@ -67,7 +67,7 @@ def test_the_strength_is_the_mean_reward_over_the_overlap():
     assert refined.strength == pytest.approx(drawn.mean() / 0.8)
     spread = np.sum((4 * (drawn - drawn.mean())) ** 2) * 30 / 29  # of the sum over samples
     expected = math.sqrt((30 * 0.64 * spread + PRIOR * refined.sigma**2 * 0.64 * 120) / (30 + PRIOR)) / (0.64 * 120)
-    assert refined.own_strength_error == pytest.approx(expected, rel=1e-9)
+    assert refined.own_strength()[1] == pytest.approx(expected, rel=1e-9)
     assert refined.strength_error > expected  # half of the correction for the overlap counts, too
 
 

@@ -97,24 +97,26 @@ class Refinement:
 
     def __init__(self, candidate: Candidate) -> None:
         self.partition, self.vectors = candidate.partition, candidate.vectors
-        noise = [(len(v) - 1) * candidate.sigma**2 for v in self.vectors]
-        self._known, signals = [], []
-        for i, (v, e) in enumerate(zip(self.vectors, noise, strict=True)):
-            projection = max(0.0, float(v @ candidate.sums[i])) if candidate.sums else 0.0
-            signal = max(0.0, projection**2 / max(candidate.seen, 1) - e)  # v was fitted to h: less the noise of that
-            self._known.append(math.sqrt(signal**2 + e * signal) * v)
-            signals.append(signal)
-        self._signals = np.array(signals)
         # A strong signal inflates the candidate's noise level: it counts for little once there is an own one.
         self._entries = float(min(candidate.entries, max(50.0, sum(candidate.partition.dims))))
         self._squares = candidate.sigma**2 * self._entries
         self._needed = candidate.needed
         self._won = () if candidate.wealth is None else candidate.wealth.won
-        self._begin(candidate.strength)
-        self.quality = np.array([_overlap(s / (s + e or 1.0)) for s, e in zip(signals, noise, strict=True)])
+        sums = candidate.sums or [np.zeros(len(v)) for v in self.vectors]
+        projections = np.array([max(0.0, float(v @ h)) for v, h in zip(self.vectors, sums, strict=True)])
+        # v was fitted to h: less the noise of that
+        self._begin(np.maximum(0.0, projections**2 / max(candidate.seen, 1) - self._noise()), candidate.strength)
+        known = self._signals / np.maximum(self._signals + self._noise(), np.finfo(np.float64).tiny)
+        self.quality = np.sqrt(np.maximum(known, FLOOR**2))
 
-    def _begin(self, reward: float) -> None:
-        """Empty sums, on top of a mean ``reward`` of these vectors."""
+    def _noise(self) -> Array:
+        """Of the entries of every vector together."""
+        return np.array([(len(v) - 1) * self.sigma**2 for v in self.vectors])
+
+    def _begin(self, signals: Array, reward: float) -> None:
+        """Empty sums, on top of s²/n of every mode, and of a mean ``reward`` of these vectors."""
+        lengths = np.sqrt(signals**2 + self._noise() * signals)
+        self._signals, self._known = signals, [s * v for s, v in zip(lengths, self.vectors, strict=True)]
         self.samples, self.count, self._claimed = 0, 0, reward
         self._sizes = np.zeros(2)  # Σ n_j, Σ n_j²
         self._sums = [np.zeros(len(v)) for v in self.vectors]
@@ -128,11 +130,7 @@ class Refinement:
 
         The vectors still count for as much as makes a squared error of one tenth, so that fresh samples soon take over.
         """
-        noise = [(len(v) - 1) * self.sigma**2 for v in self.vectors]
-        reward = self.strength * float(np.prod(self.quality))
-        self._known = [math.sqrt(KEPT**2 + KEPT) * e * v for v, e in zip(self.vectors, noise, strict=True)]
-        self._signals = KEPT * np.array(noise)
-        self._begin(reward)
+        self._begin(KEPT * self._noise(), self.strength * float(np.prod(self.quality)))
 
     def queries(self) -> tuple[Query, ...]:
         """The current vectors, gradients of all modes, of every sub-batch, too."""
@@ -163,7 +161,8 @@ class Refinement:
         self.wealth.add(sums, parts.sizes)
         self.samples, self.count = self.samples + n, self.count + len(sums)
         self.vectors = tuple(unit(total) for total in self.totals())
-        self.quality = np.array([_overlap(1 - float(v.sum())) for v in self._variances()])
+        known = np.array([1 - float(v.sum()) for v in self._variances()])
+        self.quality = np.sqrt(np.maximum(known, FLOOR**2))
 
     @property
     def sigma(self) -> float:
@@ -206,22 +205,15 @@ class Refinement:
         effective = self._sizes[0] ** 2 / self._sizes[1] if self.count else 1.0
         return float(stdtrit(max(1.0, effective - 1 + PRIOR), probability))
 
-    @property
-    def own_strength(self) -> float:
-        """λ of the refinement's own samples."""
-        _, total, weight = self._rewards
-        return float(total / weight) if weight else 0.0
-
-    @property
-    def own_strength_error(self) -> float:
-        """Standard error of that; the noise level is believed before there are sub-batches."""
-        weight = float(self._rewards[2])
+    def own_strength(self) -> tuple[float, float]:
+        """λ of the refinement's own samples, and its standard error: the noise level is believed before sub-batches."""
+        _, total, weight = self._rewards.tolist()
         if not weight:
-            return math.inf
-        direction = np.array([1.0, -self.own_strength])
+            return 0.0, math.inf
+        direction = np.array([1.0, -total / weight])
         seen = max(0.0, float(direction @ self._reward_products @ direction)) * self.count / max(1, self.count - 1)
         mixed = (self.count * seen + PRIOR * self.sigma**2 * weight) / (self.count + PRIOR)
-        return math.sqrt(mixed) / weight
+        return total / weight, math.sqrt(mixed) / weight
 
     @property
     def settled(self) -> bool:
@@ -233,7 +225,7 @@ class Refinement:
     def strength(self) -> float:
         """λ: the mean reward, corrected for the estimated overlaps; the candidate's until the vectors have settled."""
         if self.settled:
-            return self.own_strength
+            return self.own_strength()[0]
         return self._claimed / max(float(np.prod(self.quality)), MIN_OVERLAP)
 
     @property
@@ -246,7 +238,7 @@ class Refinement:
         """
         if self.settled:
             mean = float(self._rewards[0] / self._sizes[0])
-            return math.hypot(self.own_strength_error, 0.5 * (self.strength - mean))
+            return math.hypot(self.own_strength()[1], 0.5 * (self.strength - mean))
         noise = self.sigma * self.strength / math.sqrt(max(float(self._signals.min()), 1e-300))
         return math.hypot(noise, 2 * (self.strength - self._claimed))
 
@@ -270,9 +262,8 @@ class Refinement:
     @property
     def vanished(self) -> bool:
         """Whether the samples after the claim have less than half of its reward, by more than chance."""
-        if self.count < MIN_AFTER:
-            return False
-        return self.own_strength + self.quantile(SURE) * self.own_strength_error < HALF * self._claimed
+        own, error = self.own_strength()
+        return self.count >= MIN_AFTER and own + self.quantile(SURE) * error < HALF * self._claimed
 
     @property
     def failed(self) -> bool:
@@ -282,7 +273,7 @@ class Refinement:
     def advice(self) -> list[str]:
         """What speaks against the claim."""
         told = []
-        along = self.own_strength_error * math.sqrt(self._rewards[2]) / (self.sigma or 1.0)
+        along = self.own_strength()[1] * math.sqrt(self._rewards[2]) / (self.sigma or 1.0)
         if self.count >= MIN_COUNT and along > LOUD:
             told.append(
                 f"The noise is {along:.2g} times as strong along the signal as elsewhere: it may be what was found."
@@ -302,7 +293,3 @@ class Refinement:
         """Every array of the state."""
         own = [*self._sums, *self._squared, *self._known, *self.vectors, self._rewards, self._reward_products]
         return own + self.wealth.arrays
-
-
-def _overlap(squared: float) -> float:
-    return math.sqrt(max(squared, FLOOR**2))
