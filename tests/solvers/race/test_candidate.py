@@ -60,7 +60,7 @@ def test_the_truth_on_trial_is_found_and_its_opposite_is_not():
     assert right.strength == pytest.approx(1.0, abs=0.5)  # 120 samples: standard error 0.09
     opposite = tried(truth, (-truth.vectors[0], *truth.vectors[1:]))
     assert not opposite.found
-    assert opposite.log_evidence < 0
+    assert opposite.wealth.log < 0
 
 
 def test_a_candidate_with_evidence_stays_and_one_without_steps_down():
@@ -142,14 +142,14 @@ def test_a_proof_counts_once_it_was_reached():
     """The samples of a signal, then as many of its opposite: evidence falls below the bar, the proof stays."""
     truth = SpikedTensor.random((6, 5, 4), 1.0, random_state=0)
     candidate = tried(truth, truth.vectors)
-    proof, vectors = candidate.proof, candidate.vectors
+    proof, vectors = candidate.wealth.proof, candidate.vectors
     assert proof > candidate.needed
     opposite = SpikedTensor((-truth.vectors[0], *truth.vectors[1:]), 1.0)
     engine = LawEngine(opposite, random_state=8)
     for _ in range(20):
         absorb(candidate, engine, 6)
-    assert candidate.log_evidence < candidate.needed
-    assert candidate.wealth.level > 0 or candidate.proof == proof  # unless rewards have turned round so slowly
+    assert candidate.wealth.log < candidate.needed
+    assert candidate.wealth.level > 0 or candidate.wealth.proof == proof  # unless rewards have turned round so slowly
     candidate.wealth.level = 0
     assert candidate.found
     consider(candidate, SpikedTensor.random((6, 5, 4), 1.0, random_state=99).vectors)

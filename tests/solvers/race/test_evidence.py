@@ -13,6 +13,13 @@ from tpca.solvers.race.evidence import FLOATS, LEVELS, MIN_BLOCKS, Neighbours, W
 RUNS, STEPS = 4000, 12
 
 
+def begun(sigma, first):
+    """Wealth before the first bet."""
+    wealth = Wealth()
+    wealth.begin(sigma, first)
+    return wealth
+
+
 def gaussian(rng, n):
     return rng.standard_normal((RUNS, n))
 
@@ -45,19 +52,19 @@ def test_wealth_has_mean_one_in_symmetric_noise(noise, level):
     False alarm: five standard errors, 3e-7 by the normal approximation.  At level 2 sums of four are bet on.
     """
     x = noise(np.random.default_rng(1), STEPS << level)
-    bets = Wealth(1.0, 4).bets / 2 ** (level / 2)
+    bets = begun(1.0, 4).bets / 2 ** (level / 2)
     sums = x.reshape(RUNS, STEPS, -1).sum(axis=2)
     logs = math.log(2.0) - np.logaddexp(0.0, -2.0 * sums[:, :, None] * bets)  # all bets of all runs
     wealth = np.exp(logs.sum(axis=1)).mean(axis=1)
     assert np.minimum(wealth, 20).mean() < 1 + 5 * math.sqrt(20 / RUNS)
-    one = Wealth(1.0, 4)
+    one = begun(1.0, 4)
     one.add(x[0], np.full(STEPS << level, 4.0))
     assert one.won[level][0] == pytest.approx(math.log(wealth[0]), rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("reward", [0.3, 1e9, -1e9])
 def test_a_bet_is_one_plus_tanh_however_large(reward):
-    wealth = Wealth(1.0, 1)
+    wealth = begun(1.0, 1)
     wealth.add(np.array([reward]), np.ones(1))
     assert np.isfinite(wealth.log)
     if reward > -1:
@@ -69,7 +76,7 @@ def test_a_bet_is_one_plus_tanh_however_large(reward):
 def test_levels_see_the_same_samples_and_the_least_counts(n, seed, mean):
     rng = np.random.default_rng(seed)
     sums, sizes = rng.standard_normal(n) + mean, rng.integers(1, 9, n).astype(float)
-    wealth = Wealth(1.0, 4)
+    wealth = begun(1.0, 4)
     cut = int(rng.integers(0, n + 1))
     wealth.add(sums[:cut], sizes[:cut])
     wealth.add(sums[cut:], sizes[cut:])
@@ -103,7 +110,7 @@ def share_alike(phi, n, trend=0.0, runs=100):
     noise = lfilter([math.sqrt(1 - phi**2)], [1, -phi], rng.standard_normal((runs, n + 100)))[:, 100:]
     found = 0
     for x in noise + np.linspace(0, trend, n):
-        wealth = Wealth(1.0, 1)
+        wealth = begun(1.0, 1)
         wealth.add(x, np.ones(n))
         found += wealth.level > 0
     return found / runs
@@ -122,7 +129,7 @@ def test_evidence_of_a_slow_direction_does_not_count_at_once():
     """Ten turns of 16 sub-batches each that are all alike: level 0 is sure, what counts is not."""
     x = np.repeat(np.array([1.0, -0.5, 1.2, -0.3, 0.9, -0.4, 1.1, 0.2, 0.8, -0.2]), 16)
     x += 0.3 * np.random.default_rng(0).standard_normal(len(x))
-    wealth = Wealth(1.0, 1)
+    wealth = begun(1.0, 1)
     wealth.add(x, np.ones(len(x)))
     assert wealth.won[0][0] > 10
     assert wealth.proof <= math.log(2 / 0.05)
@@ -130,7 +137,7 @@ def test_evidence_of_a_slow_direction_does_not_count_at_once():
 
 def test_a_signal_far_above_the_noise_is_no_slow_direction():
     """Rewards that rise while the candidate improves, with next to no noise: autocorrelation one, and still proven."""
-    wealth = Wealth(0.01, 1)
+    wealth = begun(0.01, 1)
     wealth.add(1 - np.exp(-np.arange(1, 21) / 5.0) + 3, np.ones(20))
     assert wealth.level == 0
     assert wealth.proof == wealth.log
@@ -138,6 +145,6 @@ def test_a_signal_far_above_the_noise_is_no_slow_direction():
 
 
 def test_what_is_held_is_counted():
-    wealth = Wealth(1.0, 1)
+    wealth = begun(1.0, 1)
     wealth.add(np.ones(100), np.ones(100))
     assert sum(array.size for array in wealth.arrays) == FLOATS

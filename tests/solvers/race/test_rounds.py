@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from research.law import LawEngine
 from tpca import RaceSolver
-from tpca.solvers.race.evidence import Wealth
 from tpca.solvers.race.rounds import SUB_BATCHES, round_size, sub_batch_edges
 from tpca.solvers.race.run import FEW_SUB_BATCHES, HOPE
 
@@ -37,7 +36,7 @@ def test_rounds_are_cut_into_many_sub_batches_only_where_a_candidate_has_hope_an
     run = RaceSolver(random_state=0).start(LawEngine(None, dims=(4,) * 3, random_state=1)).races[0]
     candidate = run.candidates[0]
     assert len(run.edges(1000)) == FEW_SUB_BATCHES
-    candidate.attempt, candidate.wealth = 1, Wealth(1.0, 1)
+    candidate.attempt = 1
     candidate.wealth.log = candidate.wealth.peaks[0] = evidence
     assert len(run.edges(1000)) == (SUB_BATCHES if many else FEW_SUB_BATCHES)
     assert len(run.edges(2)) == 2

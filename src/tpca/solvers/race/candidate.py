@@ -116,7 +116,7 @@ class Candidate:
 
     def forget_evidence(self) -> None:
         """Begin to count anew, with the same vectors."""
-        self.wealth: Wealth | None = None  # before the first counted round of an attempt
+        self.wealth = Wealth()
         self.sums: list[Array] = []
         self.total = self.seen = 0.0
 
@@ -126,19 +126,9 @@ class Candidate:
         return math.sqrt(self._squares / self.entries) if self.entries else 1.0
 
     @property
-    def log_evidence(self) -> float:
-        """Evidence for a signal along the vectors of this attempt."""
-        return 0.0 if self.wealth is None else self.wealth.log
-
-    @property
-    def proof(self) -> float:
-        """The most that the log of the evidence of this attempt has been."""
-        return 0.0 if self.wealth is None else self.wealth.proof
-
-    @property
     def found(self) -> bool:
         """Whether a signal is proven at error share delta."""
-        return self.proof > self.needed
+        return self.wealth.proof > self.needed
 
     @property
     def needed(self) -> float:
@@ -153,9 +143,7 @@ class Candidate:
     @property
     def strength_error(self) -> float:
         """Standard error of ``strength``, from how rewards scatter; infinite before the first sample."""
-        if self.wealth is None or not self.seen:
-            return math.inf
-        return max(self.sigma, self.wealth.deviation) / math.sqrt(self.seen)
+        return max(self.sigma, self.wealth.deviation) / math.sqrt(self.seen) if self.seen else math.inf
 
     @property
     def loudest(self) -> float:
@@ -169,15 +157,6 @@ class Candidate:
             return 0.0
         return (max(self.total, 0.0) / self.sigma) ** 2 / self.seen / max(self.partition.dims)
 
-    def again(self, delta: float) -> Candidate:
-        """Another one at error share ``delta`` that knows the noise level, for passes over samples seen before.
-
-        Its random vectors are replaced before any trial.
-        """
-        fresh = Candidate(self.strategy, self.partition.dims, np.random.default_rng(0), delta)
-        fresh._squares, fresh.entries, fresh._loud = self._squares, self.entries, self._loud
-        return fresh
-
     def queries(self) -> tuple[Query, ...]:
         """Ask about the candidate itself, one replica; its reward by sub-batch, too."""
         return (Query(self.partition, tuple(v[None] for v in self.vectors), by_part=()),)
@@ -190,9 +169,10 @@ class Candidate:
         for gradient in answer.gradients.values():
             self._squares += n * max(0.0, float(np.vdot(gradient, gradient)) - reward**2)
             self.entries += gradient.size - 1
-        if self.wealth is None and before == 0.0:
-            return
-        self.wealth = self.wealth or Wealth(before, n)
+        if not self.wealth.bets.any():
+            if before == 0.0:
+                return
+            self.wealth.begin(before, n)
         assert answer.by_part is not None
         self.wealth.add(answer.by_part.sizes * answer.by_part.rewards, answer.by_part.sizes)
         self.sums = self.sums or [np.zeros(d) for d in self.partition.dims]
@@ -214,7 +194,7 @@ class Candidate:
         inner = overlaps(proposal, self.vectors)
         if self.attempt and np.min(np.abs(inner)) >= AGREE and np.prod(inner) > 0:  # signs flip in pairs
             start = aligned(proposal, self.vectors)  # signs with which its own sums add up
-        elif self.attempt == 0 or not (self.log_evidence > KEEP or self.found):
+        elif self.attempt == 0 or not (self.wealth.log > KEEP or self.found):
             start = proposal  # random vectors go at once, even if they happen to agree: they can prove nothing
             self.install(start)
         self.refine(look, start)
@@ -243,4 +223,4 @@ class Candidate:
 
     def arrays(self) -> list[Array]:
         """Every array of the state."""
-        return [*self.vectors, *self.sums, *(self.wealth.arrays if self.wealth is not None else ())]
+        return [*self.vectors, *self.sums, *self.wealth.arrays]

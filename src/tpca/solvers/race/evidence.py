@@ -121,17 +121,18 @@ class Wealth:
     ``log`` is the evidence now, ``proof`` the most that it has been, ``level`` the level that counts.
     """
 
-    def __init__(self, sigma: float, first: int, won: Sequence[tuple[float, float]] = ()) -> None:
-        """Bets for a noise level ``sigma`` of one sample and a first round of ``first`` samples, all known before.
-
-        ``won`` is what was won before, at every level: the log of what there is, and of the most that there was.
-        """
+    def __init__(self, won: Sequence[tuple[float, float]] = ()) -> None:
+        """``won`` is what was won before, at every level: the log of what there is, and of the most that there was."""
         won = won or [(0.0, 0.0)] * LEVELS  # every bet begins with one
-        self.bets: Array = 2.0 ** (2.0 - np.arange(BETS, dtype=np.float64)) / (sigma * math.sqrt(first))
+        self.bets: Array = np.zeros(BETS)
         self.logs, self.peaks = np.array([[now] * BETS for now, _ in won]), np.array([most for _, most in won])
         self.sums = [Neighbours() for _ in won]
         self._waiting = [np.zeros((2, 0)) for _ in won]  # x and n of one whose neighbour has not come yet
         self.log, self.level = 0.0, 0
+
+    def begin(self, sigma: float, first: int) -> None:
+        """Choose bets for a noise level ``sigma`` of one sample and a first round of ``first``, both known before."""
+        self.bets = 2.0 ** (2.0 - np.arange(BETS, dtype=np.float64)) / (sigma * math.sqrt(first))
 
     def add(self, sums: Array, sizes: Array) -> None:
         """Bet on the sums of rewards of consecutive sub-batches, and judge what that proves."""

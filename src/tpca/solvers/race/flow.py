@@ -84,8 +84,8 @@ class Columns:
 
         A gradient of zeros changes nothing, nor does one that left the range of float16.
         """
-        gradient = gradient.reshape(len(self.store), -1)
-        wide, mixed = (np.empty(len(self.store) * self._step, np.float32) for _ in range(2))
+        gradient, pieces = gradient.reshape(len(self.store), -1), self._pieces()
+        wide, mixed = (np.empty(len(self.store) * pieces[0].stop, np.float32) for _ in range(2))
 
         def fresh(some: slice) -> Stored:
             """Some entries of ``mix @ gradient``."""
@@ -96,7 +96,7 @@ class Columns:
             return second
 
         squares, old = 0.0, 0.0 if anew else self.unit
-        for some in self._pieces():  # once for the size of the sum, which says what the unit must be
+        for some in pieces:  # once for the size of the sum, which says what the unit must be
             if not np.isfinite(gradient[:, some]).all():
                 return
             part = fresh(some)
@@ -106,7 +106,7 @@ class Columns:
         if squares == 0.0 or not math.isfinite(new):
             return
         gram: Stored = np.zeros_like(self.gram)
-        for some in self._pieces():
+        for some in pieces:
             part = fresh(some)
             part *= n / new
             if old:
@@ -118,16 +118,12 @@ class Columns:
             narrowed(part, self.flat[:, some])
         self.unit, self.gram = new, gram
 
-    @property
-    def _step(self) -> int:
+    def _pieces(self) -> list[slice]:
         """Entries of all columns that are widened at a time, to be held three times: see :func:`working_bytes`."""
         rows, entries = self.flat.shape
         room = (SQUARES - 12) * rows**2 + 16 * (_piece(self.store.size) + entries)
-        return int(min(entries, max(1, room // (12 * rows))))
-
-    def _pieces(self) -> Iterator[slice]:
-        for first in range(0, self.flat.shape[1], self._step):
-            yield slice(first, first + self._step)
+        step = int(min(entries, max(1, room // (12 * rows))))
+        return [slice(first, min(first + step, entries)) for first in range(0, entries, step)]
 
 
 def working_bytes(partition: Partition, columns: int) -> int:
@@ -231,22 +227,22 @@ class Wide:
         entries = self._flat.shape[1]
         side, most = math.prod(self._shape[i] for i in modes), max(1, room // (8 * entries))
         gram: Stored = np.zeros((side, side), np.float32)
-        for matrix in self._unfoldings(modes, most):
+        order = (*(1 + i for i in modes), 0, *(1 + i for i in range(len(self._shape)) if i not in modes))
+
+        def unfoldings() -> Iterator[Stored]:
+            """Some columns after the other, as a matrix ``modes | columns and other modes``."""
+            for _, piece in self._pieces():
+                for first in range(0, len(piece), most):
+                    yield piece[first : first + most].reshape(-1, *self._shape).transpose(order).reshape(side, -1)
+
+        for matrix in unfoldings():
             gram += matrix @ matrix.T
         (top,) = top_eigenvectors(gram, 1)
         del gram
-        rest = np.concatenate([(top @ matrix).reshape(-1, entries // side) for matrix in self._unfoldings(modes, most)])
+        rest = np.concatenate([(top @ matrix).reshape(-1, entries // side) for matrix in unfoldings()])
         if len(rest) < rest.shape[1]:
             return np.asarray(top_eigenvectors(rest @ rest.T, 1)[0])
         return unit(rest @ top_eigenvectors(rest.T @ rest, 1)[0])
-
-    def _unfoldings(self, modes: tuple[int, ...], most: int) -> Iterator[Stored]:
-        """Up to ``most`` columns after the other, as a matrix ``modes | columns and other modes``."""
-        side = math.prod(self._shape[i] for i in modes)
-        order = (*(1 + i for i in modes), 0, *(1 + i for i in range(len(self._shape)) if i not in modes))
-        for _, piece in self._pieces():
-            for first in range(0, len(piece), most):
-                yield piece[first : first + most].reshape(-1, *self._shape).transpose(order).reshape(side, -1)
 
     def _pieces(self) -> Iterator[tuple[slice, Stored]]:
         """All columns, as many at a time as the copy holds."""

@@ -101,7 +101,7 @@ class Refinement:
         self._entries = float(min(candidate.entries, max(50.0, sum(candidate.partition.dims))))
         self._squares = candidate.sigma**2 * self._entries
         self._needed = candidate.needed
-        self._won = () if candidate.wealth is None else candidate.wealth.won
+        self._won = candidate.wealth.won
         sums = candidate.sums or [np.zeros(len(v)) for v in self.vectors]
         projections = np.array([max(0.0, float(v @ h)) for v, h in zip(self.vectors, sums, strict=True)])
         # v was fitted to h: less the noise of that
@@ -123,7 +123,8 @@ class Refinement:
         self._squared = [np.zeros(len(v)) for v in self.vectors]  # Σ e_j²
         self._weights = np.zeros(len(self.vectors))
         self._rewards, self._reward_products = np.zeros(3), np.zeros((2, 2))  # of nR, nwR, nw²; of the last two
-        self.wealth = Wealth(self.sigma or 1.0, 1, self._won)  # bets that go on
+        self.wealth = Wealth(self._won)  # bets that go on
+        self.wealth.begin(self.sigma or 1.0, 1)
 
     def start_over(self) -> None:
         """Keep the vectors and the noise level, forget all sums: they were taken with another component in the samples.

@@ -471,7 +471,7 @@ class Race:
         """Where the sub-batches of a round of ``n`` samples begin: known before it, as evidence needs it."""
         if self.refinement is not None:
             return sub_batch_edges(n, self.noise.block, self.sub_batches)
-        hope = self.phase == "trial" or any(candidate.log_evidence > HOPE for candidate in self.candidates)
+        hope = self.phase == "trial" or any(candidate.wealth.log > HOPE for candidate in self.candidates)
         if hope and not any(candidate.found for candidate in self.candidates):
             return sub_batch_edges(n, self.noise.block)
         return sub_batch_edges(n, self.noise.block, FEW_SUB_BATCHES)
@@ -575,7 +575,8 @@ class Race:
             # None of this may depend on samples of the held-out part, on which what comes of it will be tried.
             self.climbs = Climbs([best.vectors, look.propose()])
             self.standing = self._claim(best) if found else None
-            self.candidates = [main.again((1 - self.limits.confidence) / 2)]
+            main.delta, main.attempt, self.candidates = (1 - self.limits.confidence) / 2, 0, [main]
+            main.forget_evidence()
             self._read_again()
         elif found:
             self._refine(self._claim(best))
@@ -589,7 +590,7 @@ class Race:
 
         At the end of the samples of the first pass the candidate has a last look at all of them.
         """
-        self.claimed = Evidence("log evidence", best.proof, best.needed)
+        self.claimed = Evidence("log evidence", best.wealth.proof, best.needed)
         if self.passes == 1 and self.phase == "trial":
             look = best.strategy.read()
             assert look is not None
@@ -635,7 +636,7 @@ class Race:
         """
         if found := [c for c in self.candidates if self._is_found(c)]:
             return max(found, key=lambda c: c.strength)
-        return max(self.candidates, key=lambda c: c.log_evidence)
+        return max(self.candidates, key=lambda c: c.wealth.log)
 
     def vector_error(self) -> float:
         """Root mean squared error of the least certain vector, as one of the data."""
@@ -657,7 +658,7 @@ class Race:
         known = self.refinement or self.leading()
         if isinstance(known, Candidate):
             record |= {"candidate": known.strategy.name, "found": self._is_found(known)}
-            record |= {"log_evidence": known.log_evidence, "needed": known.needed}
+            record |= {"log_evidence": known.wealth.log, "needed": known.needed}
         else:
             record |= {"candidate": "refinement", "found": True, "error": self.vector_error()}
         unit = of_data(self.noise.whitening, known.vectors)[1] / self.scale
@@ -681,7 +682,7 @@ class Race:
         if self.limits.watched and self.noise.block > 1:
             advice.append(f"Neighbouring samples are alike: every {self.noise.block} in a row count as one.")
         if isinstance(known, Candidate):
-            proof = self.claimed or Evidence("log evidence", known.proof, known.needed)
+            proof = self.claimed or Evidence("log evidence", known.wealth.proof, known.needed)
             most, said = proof.value, self._none(self._hidden())
         else:
             assert self.claimed is not None
