@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from amounts import few_or_many
 from research.law import LawEngine
@@ -13,9 +15,11 @@ from tpca.model import Samples
 from tpca.solvers.estimate import StopReason
 from tpca.solvers.memory import default_memory, parse_memory
 from tpca.solvers.race.replicas import Climbs
-from tpca.solvers.race.rounds import SUB_BATCHES
+from tpca.solvers.race.rounds import SUB_BATCHES, round_size, sub_batch_edges
+from tpca.solvers.race.run import FEW_SUB_BATCHES, HOPE
 from tpca.tensors.blocks import unit
 
+TINY = [(2, 2), (2, 2, 2), (2,) * 6, (3,) * 7]
 KINDS = {"weak": {}, "paired": {"correlation": 1.0}, "equal": {"correlation": 1.0, "symmetric": True}}
 
 
@@ -41,13 +45,14 @@ def test_an_endless_stream_is_left_with_accurate_vectors(dims, kind, runs):
         assert estimate.standard_errors is not None
 
 
-@pytest.mark.parametrize("dims", [(20, 30), (2, 500), (2, 100, 3), (9, 4, 7, 5), (3, 12, 2, 5, 4)])
-def test_unequal_dims_come_back_in_the_users_order(dims):
+@pytest.mark.parametrize("dims", [(20, 30), (2, 500), (2, 100, 3), (9, 4, 7, 5), (3, 12, 2, 5, 4), *TINY])
+def test_unequal_and_tiny_dims_and_high_orders_come_back_in_the_users_order(dims):
     truth = SpikedTensor.random(dims, 2.0, random_state=4)
     estimate = RaceSolver(random_state=1).run(truth.stream(random_state=5))
     assert [len(v) for v in estimate.vectors] == list(dims)
     assert estimate.stop_reason is StopReason.ACCURATE
-    assert truth.loss(estimate.vectors).max() < 0.05
+    # A squared error of 0.01 on average; of one degree of freedom a tenth is a chi-square beyond 0.002.
+    assert truth.loss(estimate.vectors).max() < (0.1 if dims in TINY else 0.05)
 
 
 @functools.cache
@@ -383,14 +388,6 @@ def test_a_handful_of_samples_is_no_signal(n):
     assert estimate.strength_interval == (0.0, math.inf)
 
 
-@pytest.mark.parametrize("dims", [(2, 2), (2, 2, 2), (2,) * 6, (3,) * 7])
-def test_tiny_modes_and_high_orders(dims):
-    truth = SpikedTensor.random(dims, 2.0, random_state=1)
-    estimate = RaceSolver(random_state=1).run(LawEngine(truth, random_state=1))
-    assert estimate.stop_reason is StopReason.ACCURATE
-    assert truth.loss(estimate.vectors).max() < 0.1
-
-
 def test_a_very_strong_signal_is_no_problem():
     for strength in (1e2, 1e6):
         truth = SpikedTensor.random((8,) * 3, strength, random_state=0)
@@ -432,3 +429,36 @@ def test_the_p_value_is_the_inverse_of_the_e_value():
         assert estimate.p_value == pytest.approx(min(1.0, 1 / estimate.e_value))
     assert many.e_value > few.e_value > 20  # found at confidence 0.95; bets go on while the vectors are refined
     assert none.e_value < 20
+
+
+@given(st.integers(0, 10**6), st.integers(1, 200))
+def test_rounds_are_whole_blocks(done, block):
+    size = round_size(done, block)
+    assert size % block == 0
+    assert size == block or size <= max(round_size(done), block)
+
+
+@given(st.integers(1, 10**5), st.integers(1, 200), st.integers(1, SUB_BATCHES))
+def test_sub_batches_are_whole_blocks_of_about_equal_size(n, block, most):
+    edges = sub_batch_edges(n, block, most)
+    assert edges[0] == 0
+    assert len(edges) == max(1, min(n // block, most))
+    sizes = [b - a for a, b in itertools.pairwise(edges)]
+    assert all(size % block == 0 and size >= block for size in sizes)
+    assert edges[-1] < n
+    blocks = [size // block for size in [*sizes, n - edges[-1]]]
+    assert max(blocks) - min(blocks) <= 1
+
+
+@pytest.mark.parametrize(("evidence", "many"), [(0.0, False), (2 * HOPE, True), (100.0, False)])
+def test_rounds_are_cut_into_many_sub_batches_only_where_a_candidate_has_hope_and_none_is_proven(evidence, many):
+    run = RaceSolver(random_state=0).start(LawEngine(None, dims=(4,) * 3, random_state=1)).races[0]
+    candidate = run.candidates[0]
+    assert len(run.edges(1000)) == FEW_SUB_BATCHES
+    candidate.attempt = 1
+    candidate.wealth.log = candidate.wealth.peaks[0] = evidence
+    assert len(run.edges(1000)) == (SUB_BATCHES if many else FEW_SUB_BATCHES)
+    assert len(run.edges(2)) == 2
+    candidate.wealth.log = candidate.wealth.peaks[0] = 0.0
+    run.phase = "trial"
+    assert len(run.edges(1000)) == SUB_BATCHES

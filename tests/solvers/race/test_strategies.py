@@ -6,9 +6,11 @@ import pytest
 
 from research.law import LawEngine
 from tpca import SpikedTensor
+from tpca.engines import LocalEngine
 from tpca.solvers.memory import held_bytes
 from tpca.solvers.race.flow import BlockFlow, state_floats
 from tpca.solvers.race.replicas import (
+    Climbs,
     Singles,
     Symmetric,
     SymmetricPairs,
@@ -19,7 +21,7 @@ from tpca.solvers.race.replicas import (
 )
 from tpca.solvers.race.strategies import WholeSum, whole_floats
 from tpca.tensors import Gradients
-from tpca.tensors.blocks import Partition
+from tpca.tensors.blocks import Partition, unit
 
 
 def flow(columns):
@@ -127,3 +129,39 @@ def test_a_look_stays_in_the_memory_of_the_answers(dims, columns):
         del look
     room = strategy.room if columns else 8 * whole_floats(dims) - strategy.arrays()[0].nbytes
     assert min(peaks) <= room + 24_000
+
+
+def randoms(dims, seed):
+    rng = np.random.default_rng(seed)
+    return tuple(unit(rng.standard_normal(d)) for d in dims)
+
+
+def passed(climbs, samples, passes):
+    """So many passes over the samples."""
+    for _ in range(passes):
+        part = LocalEngine(samples).reduce(Gradients(climbs.queries(), 1.0), len(samples))
+        climbs.absorb(part.answers, len(samples))
+
+
+def test_vectors_climb_and_a_new_proposal_takes_the_place_of_the_worst():
+    """Samples of which nearly all is the signal: random vectors, however far off, climb to it in two steps."""
+    truth = SpikedTensor.random((5, 6, 7), 2.0, random_state=0)
+    samples = np.stack([truth.signal()] * 4)
+    climbs = Climbs([randoms(truth.dims, 1), randoms(truth.dims, 2)])
+    for passes, rest in ((1, False), (2, True)):
+        passed(climbs, samples, passes)
+        assert climbs.rest == rest
+    assert truth.overlaps(climbs.propose()).min() > 1 - 1e-6
+    samples += 0.2 * np.random.default_rng(3).standard_normal(truth.dims)
+    first, *others = truth.vectors
+    away = np.eye(len(first))[0]
+    climbs = Climbs([(unit(away - (away @ first) * first), *others), truth.vectors])
+    passed(climbs, samples, 1)
+    assert truth.overlaps(climbs.propose()).min() > 0.9
+    climbs.rest = True
+    climbs.challenge(truth.vectors)  # which is known
+    assert climbs.rest
+    climbs.challenge(tuple(unit(v - (v @ w) * w) for v, w in zip(randoms(truth.dims, 5), truth.vectors, strict=True)))
+    assert not climbs.rest
+    passed(climbs, samples, 1)
+    assert truth.overlaps(climbs.propose()).min() > 0.9

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtri
 
 from tpca.checkpoint import kept
+from tpca.solvers.estimate import Evidence
 from tpca.solvers.race.evidence import Wealth
 from tpca.solvers.rank_one import aligned, overlaps
 from tpca.tensors import Answer, Query
@@ -134,6 +135,11 @@ class Candidate:
     def needed(self) -> float:
         """Log evidence that proves a signal: ln(k(k+1)/δ); out of reach for the random vectors before the first."""
         return math.log(self.attempt * (self.attempt + 1) / self.delta) if self.attempt else math.inf
+
+    @property
+    def evidence(self) -> Evidence:
+        """What a claim rests on, or what it lacks."""
+        return Evidence("log evidence", self.wealth.proof, self.needed)
 
     @property
     def strength(self) -> float:

@@ -196,6 +196,12 @@ class Noise:
         self.whitening = Whitening(tuple(one for one, _ in pairs), tuple(other for _, other in pairs))
 
     @property
+    def factor(self) -> float:
+        """The largest strength in the data over that in whitened data, of any vectors."""
+        inverses = () if self.whitening is None else self.whitening.inverses
+        return math.prod(float(np.linalg.norm(inverse, 2)) for inverse in inverses if inverse is not None)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the maps."""
         return 0 if self.whitening is None else sum(2 * w.nbytes for w in self.whitening.maps if w is not None)
@@ -261,12 +267,6 @@ def of_data(
             told[i] = np.sqrt((inverse / lengths[i] - np.outer(v, along)) ** 2 @ e**2)
             variance += float(np.sum(((along - (along @ u) * u) * e) ** 2))
     return tuple(unit(v) for v in raw), math.prod(lengths), tuple(told), math.sqrt(variance)
-
-
-def most_of_data(whitening: Whitening | None) -> float:
-    """The largest strength in the data over that in whitened data, of any vectors."""
-    inverses = () if whitening is None else whitening.inverses
-    return math.prod(float(np.linalg.norm(inverse, 2)) for inverse in inverses if inverse is not None)
 
 
 def _applied(array: NDArray[Any], maps: Sequence[Array | None]) -> NDArray[Any]:

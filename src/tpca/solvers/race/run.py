@@ -62,7 +62,7 @@ from tpca.solvers.memory import default_memory, held_bytes, parse_memory
 from tpca.solvers.options import ClaimingSolver, check_passes, check_positive, check_whiten, option
 from tpca.solvers.race.candidate import Candidate, Part
 from tpca.solvers.race.contrasts import contrasts
-from tpca.solvers.race.noise import ModeMoments, Noise, Probe, most_of_data, of_data, query_of_data, whitened_answer
+from tpca.solvers.race.noise import ModeMoments, Noise, Probe, of_data, query_of_data, whitened_answer
 from tpca.solvers.race.refinement import Refinement
 from tpca.solvers.race.replicas import Climbs
 from tpca.solvers.race.rounds import round_size, strength_limit, sub_batch_edges
@@ -590,7 +590,7 @@ class Race:
 
         At the end of the samples of the first pass the candidate has a last look at all of them.
         """
-        self.claimed = Evidence("log evidence", best.wealth.proof, best.needed)
+        self.claimed = best.evidence
         if self.passes == 1 and self.phase == "trial":
             look = best.strategy.read()
             assert look is not None
@@ -671,69 +671,62 @@ class Race:
         Where all samples are the same there is no noise to tell a signal from, and nothing is said; of zeros, that
         there is no signal.
         """
-        refined, counted = self.refinement, max(self.before, self.samples)
+        refined = self.refinement
         if refined is not None and self.differ is False:
             raise StreamError(
                 "all samples are the same: there is no noise to tell a signal from; give samples that differ."
             )
-        known = refined or self.leading()
-        vectors, factor, _, _ = of_data(self.noise.whitening, known.vectors)
-        advice = list(self.noise.advice())
+        known, advice = refined or self.leading(), list(self.noise.advice())
         if self.limits.watched and self.noise.block > 1:
             advice.append(f"Neighbouring samples are alike: every {self.noise.block} in a row count as one.")
-        if isinstance(known, Candidate):
-            proof = self.claimed or Evidence("log evidence", known.wealth.proof, known.needed)
-            most, said = proof.value, self._none(self._hidden())
-        else:
-            assert self.claimed is not None
-            proof, won = self.claimed, known.wealth.proof  # bets go on while the vectors are refined
-            most, said = won if known.slow else max(proof.value, won), self._strength(known, factor / self.scale)
-            advice += known.advice()
-            if known.failed:
-                said = self._none(said["strength_interval"][1])
+        proof = self.claimed or self.leading().evidence
+        most = proof.value
+        if refined is not None:  # bets go on while the vectors are refined
+            most = refined.wealth.proof if refined.slow else max(most, refined.wealth.proof)
+            advice += refined.advice()
         # Bets against "no signal" share one unit among all candidates: attempt k of one of error share δ_l begins with
         # δ_l/(δ k(k + 1)) of it, and has won exp(log E − needed)/δ.  By Ville's inequality the chance that this ever
         # comes to e on pure noise is at most 1/e, which is the p-value.
         log_e = most - proof.needed - math.log(1 - self.limits.confidence)
         return Estimate.of_one(
             solver="race",
-            vectors=positive(vectors, refined.strength if refined else 1.0)[0],
+            vectors=positive(self.vectors, refined.strength if refined else 1.0)[0],
             noise_level=known.sigma / self.scale,
             p_value=math.exp(-max(0.0, log_e)),
             e_value=math.exp(min(log_e, MOST)),
             evidence=proof,
-            n_samples=counted,
+            n_samples=max(self.before, self.samples),
             n_passes=self.passes,
             state_bytes=self.held,
             advice=tuple(advice),
             history=self.history,
-            **{"stop_reason": self.reason, **said},
+            **{"stop_reason": self.reason, **self._strength()},
         )
 
-    def _none(self, high: float) -> dict[str, Any]:
-        """No signal, or none above ``high``."""
-        return {"strength": 0.0, "strength_interval": (0.0, high), "stop_reason": StopReason.NO_SIGNAL}
-
-    def _strength(self, refined: Refinement, unit: float) -> dict[str, Any]:
-        """The strength, its intervals, and the errors of the vectors."""
-        confidence, strength = self.limits.confidence, abs(refined.strength)
-        _, _, errors, relative = of_data(self.noise.whitening, refined.vectors, refined.standard_errors())
-        slope = float(ndtri(0.5 + confidence / 2)) * relative * strength  # of what is not known of the factor
-        ends = []
-        for always in (False, True):
-            half = math.hypot(refined.reach(confidence, always), slope)
-            ends.append((unit * max(0.0, strength - half), unit * (strength + half)))
-        errors = tuple(e * min(1.0, math.sqrt(2) / (float(np.linalg.norm(e)) or 1.0)) for e in errors)  # √2: unknown
-        said = {"strength": unit * strength, "strength_interval": ends[0], "strength_sequence": ends[1]}
-        return {**said, "standard_errors": errors}
-
-    def _hidden(self) -> float:
-        """The strength that the search would have found, in the noise that it has met."""
-        counted = max(self.before, self.samples) // self.noise.block if self.position >= self.claims_from else 0
-        main, delta = self.candidates[0].strategy, 1 - self.limits.confidence
-        reach = strength_limit(self.limits.dims, main.name, main.size, counted, delta)
-        loudest = max(candidate.loudest for candidate in self.candidates)
-        return most_of_data(self.noise.whitening) / self.scale * loudest * reach if math.isfinite(reach) else math.inf
+    def _strength(self) -> dict[str, Any]:
+        """The strength, its intervals, and the errors of the vectors; or that there is none, and what may be hidden."""
+        limits, whitening, refined = self.limits, self.noise.whitening, self.refinement
+        none = {"strength": 0.0, "stop_reason": StopReason.NO_SIGNAL}
+        if refined is None:  # the strength that the search would have found, in the loudest noise that it has met
+            counted = max(self.before, self.samples) // self.noise.block if self.position >= self.claims_from else 0
+            main, loudest = self.candidates[0].strategy, max(candidate.loudest for candidate in self.candidates)
+            reach = strength_limit(limits.dims, main.name, main.size, counted, 1 - limits.confidence)
+            unit = self.noise.factor / self.scale * loudest if math.isfinite(reach) else 1.0
+            return {**none, "strength_interval": (0.0, unit * reach)}
+        strength = abs(refined.strength)
+        _, factor, errors, relative = of_data(whitening, refined.vectors, refined.standard_errors())
+        unit = factor / self.scale
+        slope = float(ndtri(0.5 + limits.confidence / 2)) * relative * strength  # of what is not known of the factor
+        halves = [math.hypot(refined.reach(limits.confidence, always), slope) for always in (False, True)]
+        interval, sequence = ((unit * max(0.0, strength - half), unit * (strength + half)) for half in halves)
+        if refined.failed:
+            return {**none, "strength_interval": (0.0, interval[1])}
+        return {
+            "strength": unit * strength,
+            "strength_interval": interval,
+            "strength_sequence": sequence,
+            "standard_errors": tuple(e * min(1.0, math.sqrt(2) / (float(np.linalg.norm(e)) or 1.0)) for e in errors),
+        }
 
 
 def round_bytes(

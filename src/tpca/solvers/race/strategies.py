@@ -49,19 +49,10 @@ WHOLE_SIDE = 256  # of the shorter sides of unfoldings: larger Gram matrices at 
 WHOLE_MODES = 8
 EIGENVECTORS, FINALISTS = 3, 3  # of every unfolding, to climb from; climbs that are carried on
 SWEEPS, MOVE_TOL = 6, 1e-4
-# At order 5 and above a flow with fewer columns than this is no better than small replicas of the same size
-# (docs/race.md).
-FLOW_COLUMNS = 8
-# A strategy for structure joins if it takes no more than this share of the memory.
-STRUCTURE_SHARE = 0.1
-# Vectors per mode that a candidate holds: itself, its sums, its query and the answer.
-CANDIDATE_VECTORS = 5
-# Vectors per mode that the refinement holds: itself, its sums, what the search knew, squares for errors, the answer;
-# and besides them gradients of every sub-batch, of two at least.
-REFINEMENT_VECTORS, MIN_SUB_BATCHES = 5, 2
-REWARD_FLOATS = 24 + FLOATS  # of its strength
-# Share of the memory that the refinements of several components may take while others are searched for.
-REFINEMENTS_SHARE = 0.25
+FLOW_COLUMNS = 8  # at order 5 and above a flow with fewer is no better than small replicas of the same size
+STRUCTURE_SHARE = 0.1  # of the memory, that a strategy for structure may take
+MIN_SUB_BATCHES = 2  # of which the refinement has gradients, whatever the memory
+REFINEMENTS_SHARE = 0.25  # of the memory, for the refinements of several components while others are searched for
 
 
 @dataclass(frozen=True)
@@ -91,27 +82,25 @@ def size_within(
     own, structured = candidate_floats(dims), (symmetric_floats(dims), symmetric_pairs_floats(dims))
     joins = [symmetric and floats + own <= STRUCTURE_SHARE * nbytes / 8 for floats in structured]
     joins[1] = joins[1] and len(dims) >= 4
-    taken = (
-        own + probe_floats(dims) + sum(floats + own for floats, there in zip(structured, joins, strict=True) if there)
-    )
+    taken: float = own + probe_floats(dims)
+    taken += sum(floats + own for floats, there in zip(structured, joins, strict=True) if there)
     left = nbytes / 8 - taken
     blocks, small = partition or Partition.halves(dims), len(dims) >= 5 and partition is None
     rows = range(1, max(0, min(blocks.sizes[0], int(left))) + 1)
     columns = bisect.bisect_right(rows, left, key=lambda r: state_floats(blocks, r))  # as many as fit
     fixed, one = (singles_floats(dims, r) for r in (0, 1))
-    replicas = int((left - fixed) / (one - fixed))
+    replicas = int((left - fixed) / (one - fixed)) if small else 0
+    main, size, floats = "", 0, 0.0
     if whole_floats(dims) <= left:
         main, size, floats = "whole", 1, whole_floats(dims)
     elif columns >= min(FLOW_COLUMNS if small else 1, blocks.sizes[0]):
         main, size, floats = "flow", columns, float(state_floats(blocks, columns))
-    elif small and replicas >= 1:
+    elif replicas >= 1:
         main, size, floats = "singles", replicas, singles_floats(dims, replicas)
-    else:
-        main, size, floats = "", 0, one if small else float(state_floats(blocks, 1))
     if not main or nbytes < 8 * refinement_floats(dims):
         raise MemoryBudgetError(
             f"memory_limit of {int(nbytes)} bytes is too small for samples of shape {dims}; give at least "
-            f"{_bytes(dims, floats if not main else 0)} bytes."
+            f"{least_bytes(dims, partition)} bytes."
         )
     return RaceSize(main, size, joins[0], joins[1], taken + floats)
 
@@ -140,31 +129,33 @@ def candidates_within(
     return [Candidate(one, dims, rng, share) for one, share in zip([main, *others], shares, strict=True)]
 
 
-def least_bytes(dims: Sequence[int]) -> int:
-    """The least memory in which some strategy can run."""
-    return _bytes(dims, singles_floats(tuple(dims), 1) if len(dims) >= 5 else state_floats(Partition.halves(dims), 1))
+def least_bytes(dims: Sequence[int], partition: Partition | None = None) -> int:
+    """The least memory in which some strategy, its candidate and the probe can run, and later the refinement."""
+    small, blocks = len(dims) >= 5 and partition is None, partition or Partition.halves(dims)
+    search = (singles_floats(dims, 1) if small else state_floats(blocks, 1)) + candidate_floats(dims)
+    return math.ceil(8 * max(search + probe_floats(dims) + 1, refinement_floats(dims)))
 
 
 def candidate_floats(dims: Sequence[int]) -> int:
-    """Floats that a candidate holds: vectors, evidence, and rewards by sub-batch with their sizes."""
-    return CANDIDATE_VECTORS * sum(dims) + FLOATS + 2 * SUB_BATCHES
+    """Floats that a candidate holds: vectors, evidence, and rewards by sub-batch with their sizes.
+
+    Vectors are itself, its sums, its query and the answer.
+    """
+    return 5 * sum(dims) + FLOATS + 2 * SUB_BATCHES
 
 
 def refinement_floats(dims: Sequence[int], sub_batches: int = MIN_SUB_BATCHES) -> int:
-    """Floats that the refinement holds."""
-    return (REFINEMENT_VECTORS + sub_batches) * sum(dims) + REWARD_FLOATS + 2 * GRADIENT_SUB_BATCHES
+    """Floats that the refinement holds: vectors, gradients of every sub-batch, evidence, and the strength.
+
+    Vectors are itself, its sums, what the search knew, squares for errors, the answer.
+    """
+    return (5 + sub_batches) * sum(dims) + 24 + FLOATS + 2 * GRADIENT_SUB_BATCHES
 
 
 def sub_batches_within(dims: Sequence[int], nbytes: float, n_components: int) -> int:
     """Sub-batches whose gradients the refinements of all components can hold: as many as are of use, two at least."""
     each = nbytes / 8 if n_components == 1 else REFINEMENTS_SHARE * nbytes / 8 / n_components
     return int(min(GRADIENT_SUB_BATCHES, max(MIN_SUB_BATCHES, (each - refinement_floats(dims, 0)) // sum(dims))))
-
-
-def _bytes(dims: Sequence[int], needed: float) -> int:
-    """The least memory for a strategy of ``needed`` floats, its candidate and the probe, or later the refinement."""
-    search = needed + candidate_floats(dims) + probe_floats(dims) + 1
-    return math.ceil(8 * max(search, refinement_floats(dims)))
 
 
 def whole_floats(dims: Sequence[int]) -> float:
