@@ -34,7 +34,7 @@ from scipy.special import chdtri
 
 from tpca.checkpoint import kept
 from tpca.solvers.estimate import Evidence
-from tpca.solvers.race.evidence import Wealth
+from tpca.solvers.race.evidence import FEW, Wealth
 from tpca.solvers.rank_one import aligned, overlaps
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition, unit
@@ -42,10 +42,9 @@ from tpca.tensors.blocks import Array, Partition, unit
 Stored = NDArray[Any]  # float16 or float32
 KEEP = 2.0  # log evidence above which a disagreeing proposal does not replace the candidate
 AGREE = 0.5  # overlap of every mode above which a proposal is about the same signal
-SWEEPS = 8
+SWEEPS = 8  # of alternations, at most
 MOVE_TOL = 1e-4  # squared change of every vector in a sweep after which another one is not worth it
 MIN_ENTRIES = 6  # of gradients behind a noise level that bets are chosen by: it must be right within a factor of ten
-LOUD_FREEDOM = 8  # degrees of freedom behind the noise along vectors that may be called louder than elsewhere
 FADE = 120  # entries behind the noise level from which on those of past attempts count half
 
 
@@ -188,7 +187,7 @@ class Candidate:
         self.total += n * reward
         # Noise along the vectors that is above the level elsewhere by more than chance (1 of 100 looks).
         freedom, deviation = self.wealth.sums[0].count - 1, self.wealth.deviation
-        if freedom >= LOUD_FREEDOM and freedom * deviation**2 > chdtri(freedom, 0.01) * self.sigma**2:
+        if freedom >= FEW and freedom * deviation**2 > chdtri(freedom, 0.01) * self.sigma**2:
             self._loud = max(self._loud, deviation)
 
     def consider(self) -> None:

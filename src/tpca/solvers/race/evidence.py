@@ -57,7 +57,7 @@ from tpca.tensors.blocks import Array
 BETS = 6  # λ_g: large ones for what is found soon after an attempt began, small ones for what takes long
 LEVELS = 5
 MIN_BLOCKS = 12  # of level 0, and of any level that is asked whether neighbours are alike
-MIN_ABOVE = 8  # of a higher level that counts: evidence of fewer proves nothing anyway
+FEW = 8  # of a higher level that counts, and of any variance that is believed: fewer prove nothing anyway
 ABOVE = 2
 TREND = 32
 Z = 1.64  # in white noise neighbours are taken for alike at 1 of 20 looks
@@ -150,11 +150,11 @@ class Wealth:
         alike = sum(1 for _ in itertools.takewhile(lambda a: self.excess(a) > Z, range(LEVELS)))
         self.level = alike - 1 + ABOVE if alike else 0
         now, counts = self._now(), [level.count for level in self.sums]
-        counted = [e for e, count in zip(now[: self.level + 1], counts, strict=False) if count >= MIN_ABOVE]
+        counted = [e for e, count in zip(now[: self.level + 1], counts, strict=False) if count >= FEW]
         self.log = min(counted, default=now[0])
         reached = itertools.accumulate(now, min)
         for a, (most, count) in enumerate(zip(reached, counts, strict=True)):
-            if count >= (MIN_ABOVE if a else MIN_BLOCKS):
+            if count >= (FEW if a else MIN_BLOCKS):
                 self.peaks[a] = max(self.peaks[a], most)
 
     def _now(self) -> list[float]:

@@ -48,9 +48,9 @@ from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition, narrowed, unit, widen, widened
 
 SQUARES = 24  # bytes for every entry of a Gram matrix while answers are in flight
-EIGENVECTORS = 3  # of U^T U + V^T V, as starts of proposals
+EIGENVECTORS = 3  # of U^T U + V^T V, or of an unfolding, as starts of proposals
 FINALISTS = 3  # climbs that are carried on after the first sweeps; the best of them goes on at the next look
-SWEEPS = (2, 4)
+FIRST, LAST = 2, 4  # sweeps of all, and of those
 GAIN_TOL = 2e-3  # climbs that gain no more than this share in a sweep are on top
 SQUARE = 14  # bytes per entry of a symmetric matrix in single precision and what its top eigenvector takes to find
 
@@ -270,10 +270,10 @@ class FlowLook:
 
     def propose(self) -> tuple[Array, ...]:
         """Return the best of several proposals: starts from unfoldings of U and V and from the last proposal."""
-        vectors, signals = self._climb(self._starts(), None, SWEEPS[0])
+        vectors, signals = self._climb(self._starts(), None, FIRST)
         best = np.argsort(-signals)[:FINALISTS]
         vectors = [v[best] for v in vectors]
-        vectors, signals = self._climb(self._weights(vectors), vectors, SWEEPS[1])
+        vectors, signals = self._climb(self._weights(vectors), vectors, LAST)
         first = int(np.argmax(signals))
         self.flow.last = tuple(units(v[first].astype(np.float64)) for v in vectors)
         return self.flow.last

@@ -64,7 +64,6 @@ ALIKE = 0.9  # the largest r that is believed
 
 SAMPLES = 256  # that are read to learn the maps
 SHARE = 1 / 3  # of all samples, that these may be
-MIN_SAMPLES = 4
 CHUNK = 2**12  # entries of a wider copy; one replica of a block where that is more
 QUERIES = 2 / 3  # of the memory for strategies that their queries leave when they are copied to be whitened
 PIECE = 2**16  # entries of a sample that are looked at: of a larger one every so many slices
@@ -186,9 +185,9 @@ class Noise:
         return ModeMoments(self._dims, self._modes, int(min(PIECE, max(1, self.limit // 64))))
 
     def take(self, part: ModeMoments) -> None:
-        """Maps from what was read; none from too few."""
+        """Maps from what was read."""
         self.samples, self.wanted = part.n, 0
-        if part.n < MIN_SAMPLES:
+        if not part.n:
             return
         pairs: list[tuple[Any, Any]] = [(None, None)] * len(self._dims)
         for m, moment in part.moments.items():

@@ -66,7 +66,7 @@ from scipy.special import ndtri, stdtrit
 
 from tpca.checkpoint import kept
 from tpca.solvers.race.candidate import Candidate
-from tpca.solvers.race.evidence import MIN_BLOCKS, Wealth
+from tpca.solvers.race.evidence import FEW, MIN_BLOCKS, Wealth
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, unit
 
@@ -76,10 +76,9 @@ FLOOR = 0.05  # an estimated overlap is never taken for less: a weight of zero w
 KEPT = 10.0  # signal over noise that vectors count for when their sums are forgotten
 MIN_OVERLAP = 0.25  # of all vectors together: a mean reward is not blown up further than this
 SETTLED = 0.25  # the refinement's own strength is used once it weighs this share of what the search knew
-MIN_COUNT = 8  # sub-batches that a noise level must rest on
 SLOW = 3.5  # standard errors from which on neighbouring rewards are alike: 1 run of 4000 in white noise
 LOUD = 2.0  # noise along the signal over that elsewhere, from which on it may be what was found
-MIN_AFTER, HALF, SURE = 6, 0.5, 0.999  # sub-batches, share of the reward, and quantile for a signal that has vanished
+HALF, SURE = 0.5, 0.999  # share of the reward, and quantile, for a signal that has vanished
 
 
 @kept
@@ -264,7 +263,7 @@ class Refinement:
     def vanished(self) -> bool:
         """Whether the samples after the claim have less than half of its reward, by more than chance."""
         own, error = self.own_strength()
-        return self.count >= MIN_AFTER and own + self.quantile(SURE) * error < HALF * self._claimed
+        return self.count >= FEW and own + self.quantile(SURE) * error < HALF * self._claimed
 
     @property
     def failed(self) -> bool:
@@ -275,7 +274,7 @@ class Refinement:
         """What speaks against the claim."""
         told = []
         along = self.own_strength()[1] * math.sqrt(self._rewards[2]) / (self.sigma or 1.0)
-        if self.count >= MIN_COUNT and along > LOUD:
+        if self.count >= FEW and along > LOUD:
             told.append(
                 f"The noise is {along:.2g} times as strong along the signal as elsewhere: it may be what was found."
             )

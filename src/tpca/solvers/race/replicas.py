@@ -46,7 +46,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tpca.checkpoint import kept
-from tpca.solvers.race.candidate import Look, Stored
+from tpca.solvers.race.candidate import AGREE, SWEEPS, Look, Stored
 from tpca.solvers.rank_one import leading, split_blocks
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition, unit
@@ -54,11 +54,8 @@ from tpca.tensors.blocks import Array, Partition, unit
 FADING = 0.9  # of the sum of rewards that says which replica is read
 SLICE = 256  # entries of one block updated at a time: bounds the working copy in 64 bits
 PULL = 2.0  # weight of the identity against a unit block
-POWER = 2.0  # of singular values
 REST = 0.99  # overlap with vectors of the pass before above which they rest
-SWEEPS = 5  # of M and A on x
 ORDERS = range(3, 7)  # of symmetric tensors: six modes have 15 pairings, twelve 10 395
-SAME = 0.5  # overlap of every mode above which a proposal is about the same signal
 
 
 def all_finite(answers: Sequence[Answer]) -> bool:
@@ -193,7 +190,7 @@ class Climbs(Singles):
     def challenge(self, vectors: tuple[Array, ...]) -> None:
         """Let a proposal climb in place of the worst, unless it is about the same signal as one of them."""
         inner = [np.abs(block @ v) for block, v in zip(self._blocks, vectors, strict=True)]
-        if np.min(inner, axis=0).max() < SAME:
+        if np.min(inner, axis=0).max() < AGREE:
             worst = int(np.argmin(self._scores))
             for block, v in zip(self._blocks, vectors, strict=True):
                 block[worst] = v
@@ -233,7 +230,7 @@ def _pulled(blocks: Stored, pulls: tuple[float, float]) -> Stored:
     eye, pulled = unit(np.eye(*blocks.shape[1:])), np.empty_like(blocks)
     for j, pull in enumerate(pulls):
         left, values, right = np.linalg.svd(blocks[j].astype(np.float64), full_matrices=False)
-        pulled[j] = unit(unit((left * values**POWER) @ right) + pull * eye)
+        pulled[j] = unit(unit((left * values**2) @ right) + pull * eye)
     return pulled
 
 

@@ -62,6 +62,7 @@ from tpca.solvers.memory import default_memory, held_bytes, parse_memory
 from tpca.solvers.options import ClaimingSolver, check_passes, check_positive, check_whiten, option
 from tpca.solvers.race.candidate import Candidate, Part
 from tpca.solvers.race.contrasts import contrasts
+from tpca.solvers.race.evidence import ROUNDING
 from tpca.solvers.race.noise import ModeMoments, Noise, Probe, of_data, query_of_data, whitened_answer
 from tpca.solvers.race.refinement import Refinement
 from tpca.solvers.race.replicas import Climbs
@@ -86,8 +87,6 @@ AUTO_PASSES = 10  # that max_passes="auto" allows where they can help
 ENDLESS_TOL = 0.1  # root mean squared error of every vector at which an endless stream is left: squared error 1 %
 POOR = 0.45  # a root mean squared error above this is worth a warning: overlap below 0.9
 WILD = 2.0**200  # rewards in units of the noise: the race forms their fourth powers, times numbers of samples
-EQUAL = 1e-9  # relative difference of rewards of sub-batches below which these are the same
-MOST = 700.0  # log of the largest e-value that is told
 
 # Share of a pass over stored data that may have gone by when another race begins in the middle of it.
 YOUNG = 0.5
@@ -493,7 +492,7 @@ class Race:
                     "all of them by some power of ten."
                 )
             if not self.differ and len(parts.rewards) > 1:
-                self.differ = bool(np.ptp(parts.rewards) > EQUAL * largest)
+                self.differ = bool(np.ptp(parts.rewards) > ROUNDING * largest)
         self.samples += n
         self.held = round_bytes(asked, answers, sent)
         left = iter(answers)
@@ -693,7 +692,7 @@ class Race:
             vectors=positive(self.vectors, refined.strength if refined else 1.0)[0],
             noise_level=known.sigma / self.scale,
             p_value=math.exp(-max(0.0, log_e)),
-            e_value=math.exp(min(log_e, MOST)),
+            e_value=math.exp(min(log_e, 700.0)),
             evidence=proof,
             n_samples=max(self.before, self.samples),
             n_passes=self.passes,

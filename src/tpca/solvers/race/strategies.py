@@ -28,9 +28,9 @@ import numpy as np
 
 from tpca.checkpoint import kept
 from tpca.errors import MemoryBudgetError
-from tpca.solvers.race.candidate import Candidate, Look, Stored, Strategy
+from tpca.solvers.race.candidate import MOVE_TOL, SWEEPS, Candidate, Look, Stored, Strategy
 from tpca.solvers.race.evidence import FLOATS
-from tpca.solvers.race.flow import BlockFlow, state_floats
+from tpca.solvers.race.flow import EIGENVECTORS, FINALISTS, BlockFlow, state_floats
 from tpca.solvers.race.noise import probe_floats
 from tpca.solvers.race.replicas import (
     Singles,
@@ -47,8 +47,6 @@ from tpca.tensors.blocks import Array, Partition, unit
 
 WHOLE_SIDE = 256  # of the shorter sides of unfoldings: larger Gram matrices at every look take longer than reading
 WHOLE_MODES = 8
-EIGENVECTORS, FINALISTS = 3, 3  # of every unfolding, to climb from; climbs that are carried on
-SWEEPS, MOVE_TOL = 6, 1e-4
 FLOW_COLUMNS = 8  # at order 5 and above a flow with fewer is no better than small replicas of the same size
 STRUCTURE_SHARE = 0.1  # of the memory, that a strategy for structure may take
 MIN_SUB_BATCHES = 2  # of which the refinement has gradients, whatever the memory
