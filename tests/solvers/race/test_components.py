@@ -4,13 +4,10 @@ import math
 import numpy as np
 import pytest
 
-import naive
 from amounts import few_or_many
 from research.law import LawEngine
 from tpca import RaceSolver, SpikedTensor
 from tpca.solvers.estimate import StopReason
-from tpca.tensors import DenseBatch, Query, RankOne, contract
-from tpca.tensors.blocks import Partition
 
 STRENGTHS = (6.0, 4.0, 2.5)
 # Product over the modes of the overlaps of two components: how far each bends the other.
@@ -145,26 +142,3 @@ def test_one_component_is_the_race_without_others():
     assert several.n_samples == one.n_samples == 200
     for v, w in zip(one.vectors, several.vectors, strict=True):
         np.testing.assert_allclose(v, w, atol=0.05)
-
-
-@pytest.mark.parametrize("groups", [((0,), (1,), (2,)), ((2, 0), (1,)), ((0, 1, 2),)])
-@pytest.mark.parametrize("store", [np.float16, np.float64])
-def test_deflation_in_the_contraction_is_that_of_the_samples(groups, store):
-    """Rounding: half precision is stored to 2^-11, what is summed is double."""
-    dims, rng = (3, 4, 5), np.random.default_rng(0)
-    samples, partition = rng.standard_normal((6, *dims)), Partition(dims, groups)
-    replicas = tuple((rng.standard_normal((2, *shape)) / 2).astype(store) for shape in partition.shapes)
-    known = [RankOne(s, tuple(rng.standard_normal(d) for d in dims)) for s in (-2.0, 0.7)]
-    query = Query(partition, replicas, deflate=tuple(known))
-    left = samples - sum(c.strength * np.einsum("a,b,c->abc", *c.vectors) for c in known)
-    answer, error = contract(samples.mean(axis=0), query), {np.float16: 2e-2, np.float64: 1e-10}[store]
-    for r, m in itertools.product(range(2), range(len(groups))):
-        blocks = [block[r].astype(np.float64) for block in replicas]
-        expected = naive.einsum_gradient(left.mean(axis=0), groups, blocks, m)
-        np.testing.assert_allclose(answer.gradients[m][r].astype(float), expected, atol=error)
-        assert answer.rewards[r] == pytest.approx(float(np.sum(expected * blocks[m])), abs=error)
-        if len(groups) > 1:
-            own = Query(partition, tuple(w[r : r + 1].astype(np.float64) for w in replicas), (m,), tuple(known))
-            each = DenseBatch(samples).sample_gradients(own, 0)
-            expected = [naive.einsum_gradient(one, groups, blocks, m) for one in left]
-            np.testing.assert_allclose(each, expected, atol=1e-10)

@@ -347,6 +347,8 @@ def test_history_tells_the_race():
         ({"max_samples": 0}, "max_samples must be a whole number of at least 1"),
         ({"max_passes": 0}, "max_passes must be a whole number of at least 1"),
         ({"memory_limit": "lots"}, "memory_limit must be"),
+        ({"whiten": "rows"}, "whiten must be 'auto', 'modes' or None, got 'rows'"),
+        ({"groups": 0}, "groups must be"),
     ],
 )
 def test_bad_options_are_refused(options, says):
