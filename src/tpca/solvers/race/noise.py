@@ -223,28 +223,29 @@ class Noise:
         )
 
 
-def query_of_data(whitening: Whitening, query: Query) -> Query:
+def query_of_data(whitening: Whitening | None, query: Query) -> Query:
     """What to ask of the data themselves to learn the answer to ``query`` about whitened data.
 
     Identities that were traced become blocks like any other.
     """
+    if whitening is None:
+        return query
     pairs = zip(query.replicas, query.partition.groups, strict=True)
     replicas = tuple(_applied(block, [whitening.maps[n] for n in group]) for block, group in pairs)
     deflate = tuple(RankOne(c.strength, tuple(whitening.back(c.vectors))) for c in query.deflate)
     return dataclasses.replace(query, replicas=replicas, deflate=deflate, traced=())
 
 
-def whitened_answer(whitening: Whitening, query: Query, answer: Answer) -> Answer:
+def whitened_answer(whitening: Whitening | None, query: Query, answer: Answer) -> Answer:
     """The answer about whitened data, from the one that the data gave; rewards are the same."""
-
-    def mapped(gradients: dict[int, Array]) -> dict[int, Array]:
-        groups = query.partition.groups
-        return {m: _applied(g, [whitening.maps[n] for n in groups[m]]) for m, g in gradients.items()}
-
+    if whitening is None:
+        return answer
+    maps = [[whitening.maps[n] for n in group] for group in query.partition.groups]
     parts = answer.by_part
     if parts is not None:
-        parts = dataclasses.replace(parts, gradients=mapped(parts.gradients))
-    return dataclasses.replace(answer, gradients=mapped(answer.gradients), by_part=parts)
+        parts = dataclasses.replace(parts, gradients={m: _applied(g, maps[m]) for m, g in parts.gradients.items()})
+    gradients = {m: _applied(g, maps[m]) for m, g in answer.gradients.items()}
+    return dataclasses.replace(answer, gradients=gradients, by_part=parts)
 
 
 def of_data(

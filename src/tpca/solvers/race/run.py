@@ -431,8 +431,7 @@ class Race:
         self.before = 0  # samples of the passes before this one
         self.introduced = 0  # how often the others were told of its component
         self.differ: bool | None = None  # whether samples do; None: nobody knows
-        self._asked: list[tuple[Part, tuple[Query, ...]]] = []
-        self._sent: tuple[Query, ...] = ()  # what the data were asked, where they are whitened
+        self._asked: list[tuple[Part, tuple[Query, ...]]] = []  # what the data were asked, and for whom
 
     def ask(self, others: Sequence[RankOne] = ()) -> Ask[Gradients] | None:
         """What the next samples are needed for; ``None`` when the race is over.
@@ -447,10 +446,11 @@ class Race:
                 self.end_phase()
                 continue
             deflate = tuple(RankOne(c.strength * self.scale, c.vectors) for c in others)
-            self._asked = [(part, part.queries()) for part in self._parts()]
-            asked = tuple(dataclasses.replace(q, deflate=deflate) for _, queries in self._asked for q in queries)
-            if (whitening := self.noise.whitening) is not None:
-                asked = self._sent = tuple(query_of_data(whitening, query) for query in asked)
+            self._asked = []
+            for part in self._parts():
+                queries = [dataclasses.replace(query, deflate=deflate) for query in part.queries()]
+                self._asked.append((part, tuple(query_of_data(self.noise.whitening, query) for query in queries)))
+            asked = tuple(query for _, queries in self._asked for query in queries)
             return Ask(Gradients(asked, self.scale, self.edges(size)), size, self.rewind)
         return None
 
@@ -478,11 +478,11 @@ class Race:
     def tell(self, answers: tuple[Answer, ...], n: int) -> None:
         """Take the answers to this race's queries over ``n`` samples; :meth:`go_on` when nobody holds them any more."""
         self.rewind = False
-        asked, sent, self._asked, self._sent = self._asked, self._sent, [], ()
+        asked, self._asked = self._asked, []
         if n == 0:
             return
-        if (whitening := self.noise.whitening) is not None:
-            answers = tuple(whitened_answer(whitening, q, answer) for q, answer in zip(sent, answers, strict=True))
+        pairs = zip((query for _, queries in asked for query in queries), answers, strict=True)
+        answers = tuple(whitened_answer(self.noise.whitening, query, answer) for query, answer in pairs)
         for parts in (answer.by_part for answer in answers if answer.by_part is not None):
             largest = float(np.max(np.abs(parts.rewards)))
             if not largest < WILD:
@@ -494,7 +494,7 @@ class Race:
             if not self.differ and len(parts.rewards) > 1:
                 self.differ = bool(np.ptp(parts.rewards) > ROUNDING * largest)
         self.samples += n
-        self.held = round_bytes(asked, answers, sent)
+        self.held = round_bytes(asked, answers)
         left = iter(answers)
         for part, queries in asked:
             part.absorb(tuple(itertools.islice(left, len(queries))), n)
@@ -728,16 +728,12 @@ class Race:
         }
 
 
-def round_bytes(
-    asked: Sequence[tuple[Part, tuple[Query, ...]]], answers: Sequence[Answer], sent: Sequence[Query] = ()
-) -> int:
+def round_bytes(asked: Sequence[tuple[Part, tuple[Query, ...]]], answers: Sequence[Answer]) -> int:
     """State in the middle of a round: arrays of all parts, replicas made for queries, answers, working copies.
 
-    Parts absorb one after the other, so that only the largest working copy counts.  ``sent`` are the queries as they
-    were asked, where these are others.
+    Parts absorb one after the other, so that only the largest working copy counts.
     """
     held = [array for part, _ in asked for array in part.arrays()]
     made = [block for _, queries in asked for query in queries for block in query.replicas]
-    made += [block for query in sent for block in query.replicas]
     in_flight = sum(answer.nbytes for answer in answers) + max(part.working_bytes for part, _ in asked)
     return held_bytes([*held, *made]) + in_flight
