@@ -334,19 +334,18 @@ class RaceRun:
 
         Both times those others start over that it bends by more than half their error; the second time it does, too.
         """
-        refining = [race for race in self.races if race.refinement is not None and not race.done]
-        for race in refining:
+        refining = [
+            (race, race.component, race.refinement)
+            for race in self.races
+            if race.component is not None and race.refinement is not None and not race.done
+        ]
+        for race, _, own in refining:
             times = race.introduced
-            assert race.refinement is not None
-            if times > 1 or (times == 1 and race.refinement.samples < MIN_REFINED):
+            if times > 1 or (times == 1 and own.samples < MIN_REFINED):
                 continue
             race.introduced += 1
-            for one, other in itertools.permutations(refining, 2):
+            for (one, bending, _), (other, bent, sums) in itertools.permutations(refining, 2):
                 if race is one or (race is other and times):
-                    bending, bent, sums = one.component, other.component, other.refinement
-                    assert bending is not None
-                    assert bent is not None
-                    assert sums is not None
                     inner = np.abs(overlaps(bending.vectors, bent.vectors))
                     overlap = max(float(np.delete(inner, i).prod()) for i in range(len(inner)))
                     if bending.strength * overlap > 0.5 * sums.error() * bent.strength:
