@@ -567,7 +567,7 @@ def test_wide_views_are_judged_by_rows_that_did_not_whiten_them():
         factor = rng.standard_normal(n)
         pairs = zip(mixing, patterns, strict=True)
         return [
-            np.outer(6 * factor, v)
+            np.outer(9 * factor, v)
             + 0.5 * rng.standard_normal((n, m.shape[1])) @ m.T
             + rng.standard_normal((n, len(m)))
             for m, v in pairs
