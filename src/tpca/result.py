@@ -39,7 +39,7 @@ from tpca.solvers.views import ViewsFit, standardised
 from tpca.tensors import Rewards
 from tpca.tensors.blocks import Array
 from tpca.tensors.namespaces import to_device, working_like
-from tpca.tensors.rows import RowLists
+from tpca.tensors.rows import BatchLists
 from tpca.tensors.rows import scores as row_scores
 from tpca.wording import printable, tpca_version
 
@@ -382,7 +382,7 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
             if stream.dims != tuple(self.dims):
                 what = f"{stream.kind} must have the columns that were fitted"
                 raise SampleError(f"{what}, {tuple(self.dims)}, got {stream.dims}.")
-            scores = reads(stream).reduce(RowLists(row_scores, self.vectors, self.means)).joined()
+            scores = reads(stream).reduce(BatchLists(row_scores, self.vectors, self.means)).joined()
             return scores if self.kind == "views" else scores[0]
         engine = self._engine(X)
         rewards = engine.reduce(Rewards(self.vectors)).rewards

@@ -32,7 +32,7 @@ from tpca.solvers.folds import FirstLook, FoldedRows, FoldMoments, Folds, contra
 from tpca.solvers.least_squares.solver import Answer, LeastSquares, Residuals
 from tpca.solvers.race.whitening import ModeMoments
 from tpca.solvers.sources import contrast_sums, influence, slices
-from tpca.solvers.variation import Rows, SlopeMoments
+from tpca.solvers.variation import Rows, slope_sums
 from tpca.solvers.views import relations, rows_of, with_columns
 from tpca.tensors import (
     Accumulator,
@@ -47,7 +47,7 @@ from tpca.tensors import (
     accumulators,
 )
 from tpca.tensors.blocks import Partition
-from tpca.tensors.rows import RowLists, RowSums, scores
+from tpca.tensors.rows import BatchLists, BatchSums, scores
 
 DIMS, N = (3, 4, 5), 37
 ROWS, BATCH = 61, 10  # of views, and of a batch of them
@@ -284,8 +284,8 @@ CASES = {
     ),
     "spread": Case(lambda: Rows(True, N + 1, 1), lambda p: [p.mean, p.scatter], spread_of, rtol=1e-10),
     "slope moments": Case(
-        lambda: SlopeMoments(SAMPLES.mean(axis=0).ravel(), np.zeros((0, math.prod(DIMS))), [UNITS], 1),
-        lambda p: [p.moments[0]],
+        lambda: BatchSums(slope_sums, SAMPLES.mean(axis=0).ravel(), np.zeros((0, math.prod(DIMS))), [UNITS], 1),
+        sums_of,
         slope_moment_of,
         rtol=1e-10,
     ),
@@ -303,27 +303,27 @@ CASES = {
         lambda: ModeMoments(DIMS, (0, 2), 2**16), lambda p: [p.moments[0], p.moments[2]], mode_moments_of
     ),
     "scores": Case(
-        lambda: RowLists(scores, VECTORS, MEANS),
+        lambda: BatchLists(scores, VECTORS, MEANS),
         lambda p: p.joined(),
         lambda x: [(v - m) @ w.T for v, m, w in zip(x, MEANS, VECTORS, strict=True)],
         views=True,
     ),
     "products": Case(
-        lambda: RowSums(contracted, VECTORS, OFFSETS, np.array([1, -1]), 1),
+        lambda: BatchSums(contracted, VECTORS, OFFSETS, np.array([1, -1]), 1),
         sums_of,
         products_of,
         views=True,
         folds=True,
     ),
     "side by side": Case(
-        lambda: RowSums(contracted, VECTORS, OFFSETS, np.array([1, -1]), None),
+        lambda: BatchSums(contracted, VECTORS, OFFSETS, np.array([1, -1]), None),
         sums_of,
         beside_of,
         views=True,
         folds=True,
     ),
     "scores in folds": Case(
-        lambda: RowLists(held_scores, [VECTORS, [2 * v for v in VECTORS], VECTORS]),
+        lambda: BatchLists(held_scores, [VECTORS, [2 * v for v in VECTORS], VECTORS]),
         lambda p: p.joined(),
         held_scores_of,
         views=True,
@@ -337,7 +337,7 @@ CASES = {
         folds=True,
     ),
     "with columns": Case(
-        lambda: RowSums(with_columns, FACTORS),
+        lambda: BatchSums(with_columns, FACTORS),
         sums_of,
         lambda x: [
             *(f.T @ view for f, view in zip(FACTORS, x, strict=True)),
@@ -346,27 +346,27 @@ CASES = {
         views=True,
         folds=True,
     ),
-    "relations": Case(lambda: RowSums(relations, VECTORS), sums_of, relations_of, views=True, folds=True),
+    "relations": Case(lambda: BatchSums(relations, VECTORS), sums_of, relations_of, views=True, folds=True),
     "first look": Case(
         lambda: FirstLook(DIMS),
         lambda p: [p.keys[0], p.keys[1] >> np.uint64(12), *p.means, p.alike],
         look_of,
         views=True,
     ),
-    "rows": Case(lambda: RowLists(rows_of, 1), lambda p: p.joined(), lambda x: [x[1]], views=True),
+    "rows": Case(lambda: BatchLists(rows_of, 1), lambda p: p.joined(), lambda x: [x[1]], views=True),
     "contrasts": Case(
-        lambda: RowSums(contrast_sums, WEIGHTS, np.array([1, 3]), (1, 3), 0), sums_of, contrast_sums_of, table=True
+        lambda: BatchSums(contrast_sums, WEIGHTS, np.array([1, 3]), (1, 3), 0), sums_of, contrast_sums_of, table=True
     ),
     "influence": Case(
-        lambda: RowSums(influence, WEIGHTS, 0, np.array([[0.5, 0.5], [0.1, 0.1]])), sums_of, influence_of, table=True
+        lambda: BatchSums(influence, WEIGHTS, 0, np.array([[0.5, 0.5], [0.1, 0.1]])), sums_of, influence_of, table=True
     ),
     "slices": Case(
-        lambda: RowSums(slices, WEIGHTS, np.array([0.3, -1.0]), -1),
+        lambda: BatchSums(slices, WEIGHTS, np.array([0.3, -1.0]), -1),
         sums_of,
         lambda x: slices_of(x, np.array([0.3, -1.0])),
         table=True,
     ),
-    "traces": Case(lambda: RowSums(slices, WEIGHTS, None, -1), sums_of, lambda x: slices_of(x, None), table=True),
+    "traces": Case(lambda: BatchSums(slices, WEIGHTS, None, -1), sums_of, lambda x: slices_of(x, None), table=True),
 }
 OF_FEW = ("sample gradients", "mode moments")  # a law draws their samples one by one
 EVERY = pytest.mark.parametrize("case", CASES.values(), ids=CASES)

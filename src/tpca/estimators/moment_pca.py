@@ -15,7 +15,7 @@ from tpca.labels import Axis, Labels, as_coords
 from tpca.result import Result
 from tpca.solvers.sources import SourcesFit, SourcesOptions, fit_sources
 from tpca.tensors.blocks import Array
-from tpca.tensors.rows import RowLists, scores
+from tpca.tensors.rows import BatchLists, scores
 
 
 class MomentPCA(RowsEstimator[SourcesFit], ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -129,7 +129,7 @@ class MomentPCA(RowsEstimator[SourcesFit], ClassNamePrefixFeaturesOutMixin, Tran
         weights, means = [self.components_], [self.mean_]
         stream, reader = rows_opened(X, open_rows)
         check_names(self, X, stream.dims[0], reset=False)
-        return reader(stream).reduce(RowLists(scores, weights, means)).joined()[0]
+        return reader(stream).reduce(BatchLists(scores, weights, means)).joined()[0]
 
     def inverse_transform(self, X: Any) -> Array:
         """Rows ``(n, d)`` from scores ``(n, n_components)``: ``mean_ + X @ directions_``."""

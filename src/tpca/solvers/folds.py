@@ -45,7 +45,7 @@ from tpca.randomness import generator
 from tpca.solvers.options import Callback
 from tpca.tensors import Accumulator
 from tpca.tensors.blocks import Array
-from tpca.tensors.rows import OfRows, RowLists, RowsBatch, RowSums
+from tpca.tensors.rows import BatchLists, BatchSums, OfBatch, RowsBatch
 
 A = TypeVar("A", bound=Accumulator)
 Outs = NDArray[np.int_]  # for every start the fold that it leaves out
@@ -243,9 +243,9 @@ class Passes:
             callback({"phase": self.phase, "samples": self._rows})
         return whole
 
-    def sums(self, function: OfRows, *arguments: Any) -> list[Array]:
+    def sums(self, function: OfBatch, *arguments: Any) -> list[Array]:
         """Sums of what a function says of batches."""
-        return list(self.total(RowSums(function, *arguments)).sums)
+        return list(self.total(BatchSums(function, *arguments)).sums)
 
 
 def held_scores(batch: FoldedBatch, weights: Sequence[Sequence[Array]]) -> list[NDArray[Any]]:
@@ -259,7 +259,7 @@ def held_scores(batch: FoldedBatch, weights: Sequence[Sequence[Array]]) -> list[
 
 def joined_scores(passes: Passes, weights: Sequence[Sequence[Array]]) -> tuple[NDArray[np.int64], Array]:
     """The same of all rows that are ever held out: places ``(n,)`` and scores ``(c, views, n)``."""
-    places, *views = passes.total(RowLists(held_scores, list(weights))).joined()
+    places, *views = passes.total(BatchLists(held_scores, list(weights))).joined()
     return places, np.stack([view.T for view in views], axis=1).astype(np.float64)
 
 
@@ -446,9 +446,11 @@ def learn_whitenings(
         for fold in out:
             n, shift, covariance = moments.without(fold)
             own = np.diag(covariance).copy()
-            if fold == NONE:
+            if fold == NONE:  # which comes first
                 variances.append(own if turn is None else np.vecdot(turn.up @ covariance, turn.up))
-            still = np.zeros(len(own), bool) if turn is not None else own <= (precision * mean) ** 2
+            still = np.zeros(len(own), bool)
+            if turn is None:  # a column may also be constant but for the rows of the fold
+                still = own <= np.maximum((precision * mean) ** 2, precision * variances[i])
             name = f"view {i}" if len(turns) > 1 else "the table"
             white = Whitening.learn(shift, covariance, n, shrinkage, name, still, len(mean), passes.dtype)
             found[fold].append(white)

@@ -88,7 +88,7 @@ from tpca.solvers.options import Callback, check_memory, check_options, check_re
 from tpca.solvers.rank_one import alternate, deflated, is_ghost, oriented, units
 from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array
-from tpca.tensors.rows import RowLists, RowsBatch
+from tpca.tensors.rows import BatchLists, RowsBatch
 
 MIN_ROWS = 20
 SAME = 0.7  # overlap above which a vector is that of an earlier component
@@ -481,7 +481,7 @@ def fit_views(
     for i, d in enumerate(stream.dims):
         if d > look.n:
             engine.rewind()
-            (rows,) = engine.reduce(RowLists(rows_of, i)).joined()
+            (rows,) = engine.reduce(BatchLists(rows_of, i)).joined()
             turns[i] = Turn.of(rows, look.means[i], asked.shrinkage == "auto")
     room = MEMORY if asked.memory_limit is None else asked.memory_limit - needed
     passes = Passes(FoldedRows(stream, folds, look.means, turns), reader, room, callbacks)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tpca.tensors.accumulators import Accumulator, plus
 from tpca.tensors.blocks import Array
 
-OfRows = Callable[..., Sequence[Any]]
+OfBatch = Callable[..., Sequence[Any]]
 
 
 class RowsBatch:
@@ -45,12 +45,12 @@ class RowsBatch:
         return list(self.views)
 
 
-class RowSums(Accumulator):
+class BatchSums(Accumulator):
     """``sums`` over all batches of what ``function(batch, *arguments)`` says of each: arrays, in double precision."""
 
     SUMS = ("sums",)
 
-    def __init__(self, function: OfRows, *arguments: Any) -> None:
+    def __init__(self, function: OfBatch, *arguments: Any) -> None:
         super().__init__(function, *arguments)
         self.sums: Any = None
 
@@ -61,12 +61,12 @@ class RowSums(Accumulator):
         self.n += len(batch)
 
 
-class RowLists(Accumulator):
+class BatchLists(Accumulator):
     """What ``function(batch, *arguments)`` says of the rows of every batch: arrays, ``joined`` to those of all rows."""
 
     LISTS = ("parts",)
 
-    def __init__(self, function: OfRows, *arguments: Any) -> None:
+    def __init__(self, function: OfBatch, *arguments: Any) -> None:
         super().__init__(function, *arguments)
         self.parts: list[Sequence[NDArray[Any]]] = []
 
