@@ -187,10 +187,9 @@ def components_of(
     flat, found = rows.reshape(len(rows), -1), list[tuple[list[Array], float]]()
     if len(flat) > 2 * flat.shape[1]:
         flat = np.asarray(np.linalg.qr(flat, mode="r"))
-    energy = float(np.vdot(flat, flat))
     for c in range(count):
         Z = without(flat, orthonormal([own for own, _ in found], flat.shape[1])).reshape(-1, *rows.shape[1:])
-        if not float(np.vdot(Z, Z)) > 1e-26 * energy:
+        if c and not float(np.vdot(Z, Z)) > 1e-26 * float(np.vdot(flat, flat)):
             break
         climb = VarianceClimb(starts_of(Z) if starts is None else [starts[c]], TRIAL, sweeps)
         while not climb.done:
@@ -216,7 +215,7 @@ def sign_test(Z: Array, n_resamples: int, rng: np.random.Generator) -> Array:
             x = (flat @ x) @ flat
             x = x / max(float(np.linalg.norm(x)), 1e-300)
         start = [v[0] for v in fits(x.reshape(1, *Z.shape[1:]))[0]]
-        values[number] = sum(value for _, value in components_of(rows, 1, [start], FLIP_SWEEPS))
+        ((_, values[number]),) = components_of(rows, 1, [start], FLIP_SWEEPS)
     values[1:] *= len(Z) / (len(Z) - 1)
     return values
 
