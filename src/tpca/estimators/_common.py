@@ -104,16 +104,17 @@ class RowsEstimator(Fitted, Generic[F]):
 
     FITTED: ClassVar[tuple[str, ...]]
     fit_: F
+    random_state: Any
 
     def __getattr__(self, name: str) -> Any:
         if name.endswith("_") and not name.startswith("_") and "fit_" not in vars(self):
             raise not_fitted(self)
         return object.__getattribute__(self, name)  # says what is missing
 
-    def _opened(self, X: Any, open_stream: Callable[..., Any], options: Callable[..., Any], **more: Any) -> Any:
+    def _opened(self, X: Any, open_stream: Callable[..., Any], options: Callable[..., Any]) -> Any:
         """The rows as a stream, what reads it, and what is asked for."""
         own = self._settings()
-        policy, asked = own.pop("nan_policy"), options(**own, **more)
+        policy, asked = own.pop("nan_policy"), options(**own, random_state=seed_from(self.random_state))
         limit = asked.memory_limit
         opened = partial(open_stream, nan_policy=policy, memory_limit=KEPT_BYTES if limit is None else limit)
         return *rows_opened(X, opened, MEMORY if limit is None else limit), asked

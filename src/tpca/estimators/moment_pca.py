@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from tpca.data.rows import open_rows
 from tpca.engines.opening import rows_opened
 from tpca.errors import SampleError
-from tpca.estimators._common import RowsEstimator, check_names, seed_from
+from tpca.estimators._common import RowsEstimator, check_names
 from tpca.labels import Axis, Labels, as_coords
 from tpca.result import Result
 from tpca.solvers.sources import SourcesFit, SourcesOptions, fit_sources
@@ -118,7 +118,7 @@ class MomentPCA(RowsEstimator[SourcesFit], ClassNamePrefixFeaturesOutMixin, Tran
         A Dask array is worked on where it is, by the workers of the active client, if there is one; give
         ``DaskEngine(client, tpca.data.open_rows(path))`` to have workers read files.
         """
-        stream, reader, asked = self._opened(X, open_rows, SourcesOptions, random_state=seed_from(self.random_state))
+        stream, reader, asked = self._opened(X, open_rows, SourcesOptions)
         fitted = fit_sources(stream, reader, asked)
         check_names(self, X, stream.dims[0], reset=True)
         self._keep(fitted)

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from tpca.data.base import all_finite, as_array, to_floats
 from tpca.data.rows import open_views
 from tpca.errors import SampleError, SolverError
-from tpca.estimators._common import RowsEstimator, seed_from, view_labels
+from tpca.estimators._common import RowsEstimator, view_labels
 from tpca.labels import Labels
 from tpca.result import Result, Score
 from tpca.solvers.options import Callback, check_callbacks
@@ -38,8 +38,7 @@ class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_w
         Components to look for, each in what those before leave of the moment.
     shrinkage : float in [0, 1] or "auto"
         Shrinkage of every view's covariance towards a multiple of the identity: 0 is plain CCA, 1 no whitening.
-        ``"auto"`` chooses by the rows that are fitted: oracle approximating shrinkage, or, with fewer than ten rows a
-        column, the share and target (the identity, or variances of columns) that suit rows left out in turn.
+        ``"auto"``: oracle approximating shrinkage towards the variances of the columns, so that units do not matter.
     validation_fraction : float
         Share of the rows that are held out at a time, to judge by: with 0.2 there are five folds, and every row is
         judged by a fit, whitening included, that has not seen it.
@@ -147,7 +146,7 @@ class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_w
         """
         callbacks = check_callbacks("callbacks", self.callbacks or ())
         stream, reader, asked = self._opened(X, open_views, ViewsOptions)
-        fitted = fit_views(stream, reader, asked, seed_from(self.random_state), groups, callbacks)
+        fitted = fit_views(stream, reader, asked, groups, callbacks)
         self.shape_in_, self.n_features_in_ = stream.dims, sum(stream.dims)
         self._view_names = tuple(map(str, X)) if isinstance(X, Mapping) else ()
         self._labels = view_labels(X)

@@ -19,8 +19,9 @@ permuting the rows of the others is still right.
 among z is :math:`L^{-1}` times one among x.  The target of a share that is given is
 :math:`T = \frac{\mathrm{tr}\,C}{d}\,I`.  With ``shrinkage="auto"`` it is the variances of the columns, whose units then
 do not matter, and the share is the oracle approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010, Eq. 23) of
-the standardised columns.  Of few rows no share suits all data; choosing it, and T, inside folds gained at most 5 % of
-the correlation of fresh rows in 15 cases (``benchmarks/tensor_cca.py``), and lost as much in others.
+the standardised columns.  Of few rows no share suits all data, but choosing share and target by folds of the rows that
+are fitted gained at most 3 % of the correlation of fresh rows, and lost up to 9 % (15 cases of
+``benchmarks/tensor_cca.py``).
 
 *Wide views*, of more columns than rows: what is fitted lies in the span of :math:`T^{-1}x` of all rows.  So rows become
 their coordinates in an orthonormal basis of the span of all centred rows, standardised first if T is the variances.
@@ -201,10 +202,13 @@ class Turn(NamedTuple):
         return cls(basis / scale[:, None], basis * scale[:, None])
 
 
+Turns = Sequence[Turn | None]  # of every view
+
+
 class FoldedRows(MadeRows):
     """A stream of rows: centred, as their coordinates where ``turns`` say so, in the order of folds."""
 
-    def __init__(self, stream: RowsStream, folds: Folds, means: Sequence[Array], turns: Sequence[Turn | None]) -> None:
+    def __init__(self, stream: RowsStream, folds: Folds, means: Sequence[Array], turns: Turns) -> None:
         super().__init__(stream)
         self._number, self._count, self._means = folds.number, folds.count, list(means)
         self._turns = [None if turn is None else turn.down for turn in turns]
@@ -374,10 +378,6 @@ class Whitening:
         """Gradients ``(c, d)`` among z of those among the columns."""
         return self._solved(gradients, 0)
 
-    def directions(self, weights: Array) -> Array:
-        """Directions ``(c, d)`` among z of weights on columns."""
-        return np.asarray(weights @ self.lower, dtype=np.float64)
-
     def _solved(self, rows: Array, transposed: Literal[0, 1]) -> Array:
         lower: Any = self.lower
         solved = solve_triangular(lower, rows.T.astype(lower.dtype), trans=transposed, lower=True, check_finite=False)
@@ -433,7 +433,7 @@ def auto_shrinkage(covariance: Array, target: Array, n: int, columns: int) -> fl
 
 
 def learn_whitenings(
-    passes: Passes, look: FirstLook, count: int, turns: Sequence[Turn | None], shrinkage: float | str, out: list[int]
+    passes: Passes, look: FirstLook, count: int, turns: Turns, shrinkage: float | str, out: list[int]
 ) -> tuple[dict[int, list[Whitening]], list[Array]]:
     """For every fold in ``out``, which is left out, a whitening of every view; and variances of all columns.
 

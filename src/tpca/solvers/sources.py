@@ -13,7 +13,7 @@ covariance.
 *Search.*  Many starts climb by themselves, u ← ±c(u)/|c(u)| with known components taken out of the gradient; what they
 reach is sorted by |κ|, and whatever differs is kept.  They start from eigenvectors of one slice of the moment, in which
 every component shows at once, Σ|z|²zzᵀ at order 4 (Cardoso 1989), Σ⟨t,z⟩zzᵀ with t = Σ|z|²z at order 3; and at random.
-Then all climb together: the next orthonormal set is the polar factor of their gradients (Hyvärinen 1999).
+Then all climb together, an orthonormal set (Hyvärinen 1999).
 
 *Pairs.*  The turn θ of two sources, from u_i towards u_j, follows from either gradient, with errors of variance V_i and
 V_j and covariance -1/4 (times 1/n, first order, the whitening from the same rows taken into account), so that the best
@@ -228,12 +228,6 @@ def sweep(gradient: Array, vectors: Array, known: Found, order: int) -> Found:
     return Found(toward(np.where(strengths < 0, -1.0, 1.0)[:, None] * own, vectors)[0], strengths)
 
 
-def together(gradient: Array, vectors: Array) -> Found:
-    """All vectors at once: the orthonormal set next to their gradients."""
-    strengths = np.sum(vectors * gradient, axis=1)
-    return Found(orthonormal(np.sign(strengths)[:, None] * gradient), strengths)
-
-
 def balanced(gradient: Array, vectors: Array, variances: Array) -> Found:
     """All vectors at once, every pair turned by the best weighted mean of what its two gradients say."""
     inner = gradient @ vectors.T
@@ -388,7 +382,7 @@ def fit_sources(stream: RowsStream, reader: Reader, asked: SourcesOptions) -> So
         weights = climb.white.weights(vectors)
         p = holm(moment_p_values(joined_scores(passes, [[weights]])[1][:, 0], asked.order, np.sign(strengths)))
         climb = Climb(passes, whitenings[NONE][0], asked.order)
-        vectors, _ = climb.refined(units(climb.white.directions(weights)))
+        vectors, _ = climb.refined(units(weights @ climb.white.lower))
     weights = climb.white.weights(vectors)
     weights *= (look.n / (look.n - 1)) ** 0.5  # scores of the rows have variance 1, divided by n
     weights = weights if turn is None else weights @ turn.down.T
@@ -464,8 +458,7 @@ class Climb:
     def refined(self, vectors: Array) -> Found:
         """What all components reach together: at order 4 by the function that tells each best."""
         chosen = np.full(len(vectors), FUNCTION_OF[self._order])
-        found = repeated(lambda own: together(self.gradient(own), own), orthonormal(vectors), SWEEPS)
-        found = repeated(lambda own: self._balanced(own, chosen), found.vectors, SWEEPS)
+        found = repeated(lambda own: self._balanced(own, chosen), orthonormal(vectors), SWEEPS)
         if self._order == 3:
             return found
         chosen = np.take(CONTRASTS, np.argmin(self._contrasts(found.vectors, chosen, CONTRASTS)[1], axis=0))

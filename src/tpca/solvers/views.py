@@ -76,6 +76,7 @@ from tpca.solvers.folds import (
     Passes,
     Reader,
     Turn,
+    Turns,
     Whitening,
     contracted,
     fold_count,
@@ -392,6 +393,7 @@ class ViewsOptions:
     n_resamples: int | str = option("auto", check_resamples)
     dependence: str | None = option("auto", check_dependence)
     memory_limit: Any = option(None, check_memory)
+    random_state: int = option(0)
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -461,12 +463,7 @@ class ViewsFit:
 
 
 def fit_views(
-    stream: RowsStream,
-    reader: Reader,
-    asked: ViewsOptions,
-    seed: int = 0,
-    groups: Any = None,
-    callbacks: Sequence[Callback] = (),
+    stream: RowsStream, reader: Reader, asked: ViewsOptions, groups: Any = None, callbacks: Sequence[Callback] = ()
 ) -> ViewsFit:
     """Components of stored views; ``reader`` makes an engine over a stream."""
     engine, length, needed = reader(stream), stream.length or 0, asked.needed(stream)
@@ -485,7 +482,7 @@ def fit_views(
             turns[i] = Turn.of(rows, look.means[i], asked.shrinkage == "auto")
     room = MEMORY if asked.memory_limit is None else asked.memory_limit - needed
     passes = Passes(FoldedRows(stream, folds, look.means, turns), reader, room, callbacks)
-    fit = _Fit(passes, folds, look, turns, asked, seed).run(engine.n_skipped, neighbours)
+    fit = _Fit(passes, folds, look, turns, asked).run(engine.n_skipped, neighbours)
     engine.check_unchanged()
     return fit
 
@@ -493,17 +490,8 @@ def fit_views(
 class _Fit:
     """One fit, in the coordinates that passes give."""
 
-    def __init__(
-        self,
-        passes: Passes,
-        folds: Folds,
-        look: FirstLook,
-        turns: Sequence[Turn | None],
-        asked: ViewsOptions,
-        seed: int,
-    ) -> None:
-        self._passes, self._folds, self._asked, self._seed = passes, folds, asked, seed
-        self._look, self._turns = look, turns
+    def __init__(self, passes: Passes, folds: Folds, look: FirstLook, turns: Turns, asked: ViewsOptions) -> None:
+        self._passes, self._folds, self._look, self._turns, self._asked = passes, folds, look, turns, asked
         counts = np.bincount(folds.number[look.keys[0]], minlength=folds.count + 1)[: folds.count]
         self._folded = [int(fold) for fold in np.flatnonzero(counts)]
         if (learnt := look.n - int(counts.max())) < 2:
@@ -531,7 +519,7 @@ class _Fit:
             held, levels = self._held(steps, earlier), len(steps)
             products = np.concatenate([np.prod(each.scores[:levels], axis=1) for each in held], axis=1)
             chosen = choose(products)
-            best = climb.on_all_rows(chosen, steps[0], self._seed)
+            best = climb.on_all_rows(chosen, steps[0], asked.random_state)
             if any(is_ghost(best.vectors, before.vectors, SAME) for before in earlier.get(NONE, ())):
                 break
             error = products[chosen].std(ddof=1) / math.sqrt(products.shape[1])
@@ -545,21 +533,10 @@ class _Fit:
             for fold, top in [(NONE, best), *((fold, steps[chosen].top(fold)) for fold in self._folded)]:
                 earlier.setdefault(fold, []).append(top)
         weights, loadings, slopes = self._related(weights)
-        moments, correlations, errors, p_values = numbers.T
+        moments, scores, errors, p = numbers.T
+        significant, n = p <= 1 - asked.confidence, self._look.n
         return ViewsFit(
-            means,
-            weights,
-            loadings,
-            columns,
-            moments,
-            correlations,
-            errors,
-            p_values,
-            p_values <= 1 - asked.confidence,
-            self._look.n,
-            n_skipped,
-            neighbours,
-            slopes,
+            means, weights, loadings, columns, moments, scores, errors, p, significant, n, n_skipped, neighbours, slopes
         )
 
     def _held(self, steps: Sequence[Starts], earlier: Mapping[int, Sequence[RankOne]]) -> list[Held]:
