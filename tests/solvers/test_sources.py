@@ -103,8 +103,7 @@ def test_the_search_finds_all_parts_of_a_built_tensor(order):
     rng = np.random.default_rng(order)
     basis, strengths = np.linalg.qr(rng.standard_normal((6, 6)))[0][:4], np.array([4.0, 3.0, 2.0, 1.0])
     tensor = sum(s * naive.outer_product([v] * order) for s, v in zip(strengths, basis, strict=True))
-    starts = np.linalg.qr(rng.standard_normal((6, 6)))[0]
-    found = search(lambda us: np.array([contracted(tensor, u) for u in us]), starts, 4, order, rng)
+    found = search(lambda us: np.array([contracted(tensor, u) for u in us]), 6, 4, order, rng)
     np.testing.assert_allclose(np.sort(np.abs(found @ basis.T).ravel()), [0.0] * 12 + [1.0] * 4, atol=1e-5)
 
 

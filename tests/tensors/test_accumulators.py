@@ -31,7 +31,7 @@ from tpca.solvers import folds
 from tpca.solvers.folds import FirstLook, FoldedRows, FoldMoments, Folds, contracted, held_scores
 from tpca.solvers.least_squares.solver import Answer, LeastSquares, Residuals
 from tpca.solvers.race.whitening import ModeMoments
-from tpca.solvers.sources import contrast_sums, influence, slices
+from tpca.solvers.sources import contrast_sums, influence
 from tpca.solvers.variation import Rows, slope_sums
 from tpca.solvers.views import relations, rows_of, with_columns
 from tpca.tensors import (
@@ -205,12 +205,6 @@ def influence_of(rows):
     return [(h**2).T @ rows**2, (h**2 * y).T @ rows, np.sum(h**2 * y**2, axis=0)]
 
 
-def slices_of(rows, direction):
-    z = rows @ WEIGHTS.T
-    factors = np.sum(z**2, axis=1) if direction is None else z @ direction
-    return [np.array(len(z)), np.einsum("n,na,nb->ab", factors, z, z), np.einsum("na,na,nb->b", z, z, z)]
-
-
 def mode_moments_of(samples):
     """Sums of the Gram matrices of unfoldings of samples of length one."""
     units = [sample / np.linalg.norm(sample) for sample in samples]
@@ -360,13 +354,6 @@ CASES = {
     "influence": Case(
         lambda: BatchSums(influence, WEIGHTS, 0, np.array([[0.5, 0.5], [0.1, 0.1]])), sums_of, influence_of, table=True
     ),
-    "slices": Case(
-        lambda: BatchSums(slices, WEIGHTS, np.array([0.3, -1.0]), -1),
-        sums_of,
-        lambda x: slices_of(x, np.array([0.3, -1.0])),
-        table=True,
-    ),
-    "traces": Case(lambda: BatchSums(slices, WEIGHTS, None, -1), sums_of, lambda x: slices_of(x, None), table=True),
 }
 OF_FEW = ("sample gradients", "mode moments")  # a law draws their samples one by one
 EVERY = pytest.mark.parametrize("case", CASES.values(), ids=CASES)

@@ -10,10 +10,9 @@ of the fourth.  Whitened (:mod:`tpca.solvers.folds`; a table is one view), a cum
 parts κ_k v_k⊗…⊗v_k.  With ``whiten_rank`` rows are first their coordinates along the leading directions of the
 covariance.
 
-*Search.*  Many starts climb by themselves, u ← ±c(u)/|c(u)| with known components taken out of the gradient; what they
-reach is sorted by |κ|, and whatever differs is kept.  They start from eigenvectors of one slice of the moment, in which
-every component shows at once, Σ|z|²zzᵀ at order 4 (Cardoso 1989), Σ⟨t,z⟩zzᵀ with t = Σ|z|²z at order 3; and at random.
-Then all climb together, an orthonormal set (Hyvärinen 1999).
+*Search.*  Many random starts climb by themselves, u ← ±c(u)/|c(u)| with known components taken out of the gradient.
+What they reach is sorted by |κ|, and whatever differs is kept.  Then all climb together, an orthonormal set (Hyvärinen
+1999).
 
 *Pairs.*  The turn θ of two sources, from u_i towards u_j, follows from either gradient, with errors of variance V_i and
 V_j and covariance -1/4 (times 1/n, first order, the whitening from the same rows taken into account), so that the best
@@ -77,7 +76,7 @@ from tpca.solvers.folds import (
     refuse_memory,
 )
 from tpca.solvers.options import check_memory, check_options, check_share, option
-from tpca.solvers.rank_one import leading, toward, units
+from tpca.solvers.rank_one import toward, units
 from tpca.solvers.views import standardised
 from tpca.tensors.blocks import Array
 
@@ -87,8 +86,7 @@ MIN_HELD = 20  # rows below which the laws of the tests are not known well enoug
 FIRST_SWEEPS, SWEEPS = 12, 60
 MOVE_TOL = 1e-10  # squared change of a vector at which it is at rest
 SAME = 0.7  # overlap above which two starts have reached the same component
-MORE_STARTS, RANDOM_STARTS = 3, 8  # times that others start beside what is known; random ones beside those wanted
-MORE = 4  # eigenvectors of a slice that start beside those wanted
+ATTEMPTS, RANDOM_STARTS = 4, 12  # times that vectors start, beside what is known; beside two for each that is wanted
 EXTRA = 10  # columns beside the leading directions in the iteration that finds them
 
 
@@ -110,21 +108,16 @@ FUNCTION_OF = {3: 0, 4: 1}  # whose gradients are those of the cumulant of an or
 CONTRASTS = (1, 2, 3)  # of which sources of order 4 choose
 
 
-def _rows_and_scores(batch: FoldedBatch, weights: Array, out: int) -> tuple[NDArray[Any], Array]:
-    """The rows that count, all or those that are not held out, and their scores ``(n, L)`` in double precision."""
-    rows = batch.views[0][0 if out == NONE else batch.held[HELD].stop :]
-    return rows, (rows @ weights.T.astype(rows.dtype)).astype(np.float64)
-
-
 def contrast_sums(
     batch: FoldedBatch, weights: Array, chosen: NDArray[np.int_], tried: Sequence[int], out: int
 ) -> list[Any]:
     """For L ``weights`` ``(L, d)``, weight l with function ``chosen[l]``, sums over rows.
 
-    Rows; x ``(d,)``; moments ``(F, 5, L)`` of all functions that are ``tried``: g, g², y·g, g' and y; products
-    ``(2, L, d)``: x times y, and times the function that was chosen.
+    Rows that count, all or those that are not held out; x ``(d,)``; moments ``(F, 5, L)`` of all functions that are
+    ``tried``: g, g², y·g, g' and y; products ``(2, L, d)``: x times y, and times the function that was chosen.
     """
-    rows, y = _rows_and_scores(batch, weights, out)
+    rows = batch.views[0][0 if out == NONE else batch.held[HELD].stop :]
+    y = (rows @ weights.T.astype(rows.dtype)).astype(np.float64)
     own, moments = np.empty(y.shape), np.empty((len(tried), 5, len(weights)))
     for place, number in enumerate(tried):
         g, slope = FUNCTIONS[number](y)
@@ -152,14 +145,6 @@ def variances(moments: Array) -> Array:
     middle = (inner + slope) / 2
     own = square - 2 * middle * inner + middle**2 - first**2
     return np.asarray(np.maximum(own, 1e-12) / np.maximum((inner - slope) ** 2, 1e-12))
-
-
-def slices(batch: FoldedBatch, weights: Array, direction: Array | None, out: int) -> list[Any]:
-    """Rows, Σ f z zᵀ ``(q, q)`` and Σ |z|² z of whitened rows z, with f = |z|², or ⟨v, z⟩ for a ``direction`` v."""
-    rows, z = _rows_and_scores(batch, weights, out)
-    lengths = np.sum(z**2, axis=1)
-    factors = lengths if direction is None else z @ direction
-    return [len(rows), (z * factors[:, None]).T @ z, lengths @ z]
 
 
 def influence(batch: FoldedBatch, weights: Array, function: int, means: Array) -> list[Array]:
@@ -251,21 +236,16 @@ def repeated(step: Callable[[Array], Found], vectors: Array, sweeps: int) -> Fou
     return found
 
 
-def search(
-    gradient: Callable[[Array], Array], starts: Array, count: int, order: int, rng: np.random.Generator
-) -> Array:
-    """Vectors ``(count, q)`` from some starts and, if these reach too few, from others beside what is known."""
-    q = starts.shape[1]
+def search(gradient: Callable[[Array], Array], q: int, count: int, order: int, rng: np.random.Generator) -> Array:
+    """Vectors ``(count, q)`` from random starts and, if these reach too few, from others beside what is known."""
     known = Found(np.zeros((0, q)), np.zeros(0))
-    for attempt in range(1 + MORE_STARTS):
-        if attempt:
-            more = rng.standard_normal((2 * (count - len(known.vectors)) + RANDOM_STARTS, q))
-            starts = units(_beside(more, known.vectors))
+    for _ in range(ATTEMPTS):
+        starts = rng.standard_normal((2 * (count - len(known.vectors)) + RANDOM_STARTS, q))
 
         def step(own: Array, known: Found = known) -> Found:
             return sweep(gradient(own), own, known, order)
 
-        reached = repeated(step, starts, FIRST_SWEEPS)
+        reached = repeated(step, units(_beside(starts, known.vectors)), FIRST_SWEEPS)
         vectors, strengths = list(known.vectors), list(known.strengths)
         for place in np.argsort(-np.abs(reached.strengths), kind="stable"):
             u = reached.vectors[place]
@@ -331,7 +311,7 @@ class SourcesOptions:
             raise SolverError(f"{name} must be at most the {d} columns of the rows, got {vars(self)[name]}.")
         if self.n_components > q:
             raise SolverError(f"n_components must be at most whiten_rank={q}, got {self.n_components}.")
-        # Blocks and images of the iteration; sums of two folds, the covariance, L, and W twice.
+        # Blocks and images of the iteration; sums of two folds, covariances, and L twice.
         needed = 8 * (8 * q * q + 9 * d * self.n_components + (q < d) * (2 * LANCZOS + 4) * (q + EXTRA) * d)
         refuse_memory(needed, self.memory_limit, f"{d} columns whitened in {q} directions")
         return needed
@@ -375,7 +355,7 @@ def fit_sources(stream: RowsStream, reader: Reader, asked: SourcesOptions) -> So
     whitenings, _ = learn_whitenings(passes, look, 1, [turn], asked.shrinkage, out)
     climb = Climb(passes, whitenings[out[-1]][0], asked.order, out[-1])
     rng = generator(asked.random_state, "moments of a table")
-    reached = search(climb.gradient, climb.starts(asked, rng), asked.n_components, asked.order, rng)
+    reached = search(climb.gradient, passes.dims[0], asked.n_components, asked.order, rng)
     vectors, strengths = climb.refined(reached)
     p = np.full(len(vectors), np.nan)
     if tested:
@@ -429,7 +409,7 @@ def _concluded(
 
 
 class Climb:
-    """Gradients of the moment of some rows, where to start, and the last climb with them."""
+    """Gradients of the moment of some rows, and the last climb with them."""
 
     def __init__(self, passes: Passes, white: Whitening, order: int, out: int = NONE) -> None:
         self.white, self._passes, self._order, self._out = white, passes, order, out
@@ -443,17 +423,6 @@ class Climb:
         """Of the cumulant."""
         function = FUNCTION_OF[self._order]
         return self._contrasts(vectors, np.full(len(vectors), function), (function,))[0]
-
-    def starts(self, asked: SourcesOptions, rng: np.random.Generator) -> Array:
-        """Where vectors start: what a slice of the moment shows, and random ones, orthonormal in sets of q."""
-        q = self._passes.dims[0]
-        weights, count = self.white.weights(np.eye(q)), asked.n_components + RANDOM_STARTS
-        sets = [np.linalg.qr(rng.standard_normal((q, q)))[0].T for _ in range(-(-count // q))]
-        n, matrix, trace = self._passes.sums(slices, weights, None, self._out)
-        matrix = matrix / n - (q + 2) * np.eye(q)
-        if self._order == 3:
-            matrix = self._passes.sums(slices, weights, trace / n, self._out)[1]
-        return np.concatenate([leading(matrix, min(q, asked.n_components + MORE))[1], np.concatenate(sets)[:count]])
 
     def refined(self, vectors: Array) -> Found:
         """What all components reach together: at order 4 by the function that tells each best."""
