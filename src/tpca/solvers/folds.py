@@ -57,7 +57,6 @@ MAX_FOLDS = 10
 LIKE = 3.0  # z above which neighbours count as correlated: one of 700 views in random order
 NONE = -1  # the fold of a fit that leaves nothing out
 GROUP_ROWS = 32  # for every column, at least, where a group holds covariances
-TOGETHER = 256  # rows whose products are added to a covariance at a time
 STILL = 1e-12  # spread of a constant column, in units of its mean, at most; of single precision some of its roundings
 LANCZOS = 6  # passes of the iteration that finds leading directions
 
@@ -320,31 +319,16 @@ class FoldMoments(Accumulator):
         super().__init__(view, width, count)
         self.counts = np.zeros(count + 1, np.int64)  # the last are those never held out
         self.sums, self.squares = np.zeros((count + 1, width)), np.zeros((count + 1, width, width))
-        self._waiting: list[list[NDArray[Any]]] = [[] for _ in self.counts]
 
     def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
-        """Take the rows of a batch; products are done of many rows at a time, as adding d² numbers takes longer."""
+        """Take the rows of a batch."""
         view = batch.views[self.question[0]]
-        for fold, rows in enumerate([*batch.held, slice(batch.held[-1].stop, len(batch))]):
-            self._waiting[fold].append(view[rows])
-            if sum(map(len, self._waiting[fold])) >= TOGETHER:
-                self._multiply(fold)
+        for fold, some in enumerate([*batch.held, slice(batch.held[-1].stop, len(batch))]):
+            rows = view[some]
+            self.counts[fold] += len(rows)
+            self.sums[fold] += rows.sum(axis=0, dtype=np.float64)
+            self.squares[fold] += rows.T @ rows
         self.n += len(batch)
-
-    def _multiply(self, fold: int) -> None:
-        rows = np.concatenate(self._waiting[fold])
-        self._waiting[fold] = []
-        self.counts[fold] += len(rows)
-        self.sums[fold] += rows.sum(axis=0, dtype=np.float64)
-        self.squares[fold] += rows.T @ rows
-
-    def close(self) -> None:
-        """Nothing waits any more."""
-        for fold, waiting in enumerate(self._waiting):
-            if waiting:
-                self._multiply(fold)
-
-    finish = close
 
     def least_samples(self, sum_bytes: int | None) -> int:  # noqa: ARG002
         """Few groups: each holds d² numbers a fold."""

@@ -91,6 +91,8 @@ from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array
 from tpca.tensors.rows import BatchLists, RowsBatch
 
+Known = Mapping[int, Sequence[RankOne]]  # components, by the fold that is left out
+
 MIN_ROWS = 20
 SAME = 0.7  # overlap above which a vector is that of an earlier component
 SAME_TOP = 0.99  # overlap of all vectors at which two climbs count as one
@@ -173,13 +175,8 @@ class Starts:
 class Climb:
     """The moment of rows without a fold, whitened without it, less the components ``known`` to who leaves it out."""
 
-    def __init__(
-        self,
-        passes: Passes,
-        whitenings: Mapping[int, Sequence[Whitening]],
-        known: Mapping[int, Sequence[RankOne]] | None = None,
-    ) -> None:
-        self._passes, self._whitenings, self._known = passes, whitenings, known or {}
+    def __init__(self, passes: Passes, whitenings: Mapping[int, Sequence[Whitening]], known: Known) -> None:
+        self._passes, self._whitenings, self._known = passes, whitenings, known
 
     def _images(self, vectors: Sequence[Array], out: Outs, mode: int | None = None) -> list[Array]:
         """What :func:`tpca.solvers.folds.contracted` adds up for directions among z, divided by rows; also among z."""
@@ -539,7 +536,7 @@ class _Fit:
             means, weights, loadings, columns, moments, scores, errors, p, significant, n, n_skipped, neighbours, slopes
         )
 
-    def _held(self, steps: Sequence[Starts], earlier: Mapping[int, Sequence[RankOne]]) -> list[Held]:
+    def _held(self, steps: Sequence[Starts], earlier: Known) -> list[Held]:
         """Scores of every fold along what was reached without it: of all steps, and of the same aside."""
         asked: list[list[Array]] = [[np.zeros((2 * len(steps), d)) for d in self._passes.dims]] * self._folds.count
         for fold in self._folded:
