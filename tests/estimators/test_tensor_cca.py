@@ -13,8 +13,9 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from amounts import few_or_many
+from noises import serial
 from stream_suite import Workspace, dask_array, hdf5, npy, zarr_array
-from tpca import TensorCCA, TpcaError, open_views
+from tpca import MomentPCA, TensorCCA, TpcaError, open_views
 from tpca.errors import MemoryBudgetError, SampleError, SolverError, StreamError
 from tpca.estimators import Score
 from tpca.tensors.blocks import unit
@@ -464,16 +465,9 @@ def test_loadings_are_correlations_and_scores_agree(count):
 # -- dependent rows, wide views, memory, manners -----------------------------------------------------------------------
 
 
-def autoregressive(rng, n, d, r):
-    rows = rng.standard_normal((n + 100, d))
-    for t in range(1, n + 100):
-        rows[t] = r * rows[t - 1] + math.sqrt(1 - r * r) * rows[t]
-    return rows[100:]
-
-
 NOTHING_SHARED = {
     **{f"{k} views": lambda rng, k=k: ([rng.standard_normal((100, 3)) for _ in range(k)], None) for k in (2, 3, 4)},
-    **{f"series {r}": lambda rng, r=r: ([autoregressive(rng, 200, 4, r) for _ in "ab"], None) for r in (0.5, 0.7, 0.9)},
+    **{f"series {r}": lambda rng, r=r: ([serial(200, (4,), rng, r) for _ in "ab"], None) for r in (0.5, 0.7, 0.9)},
     "five times in a row": lambda rng: ([np.repeat(rng.standard_normal((60, 4)), 5, axis=0) for _ in "ab"], None),
     "groups": lambda rng: (
         [np.repeat(rng.standard_normal((30, 4)), 5, axis=0) + 0.5 * rng.standard_normal((150, 4)) for _ in "ab"],
@@ -497,8 +491,8 @@ def test_nothing_is_claimed_of_unrelated_views(name, runs):
 def test_a_factor_is_found_in_series_and_in_groups():
     """Shared factors of twice the noise: 1000 rows of AR(0.5), and 40 groups of five; p was below 0.02 in 20 draws."""
     rng = np.random.default_rng(0)
-    shared = autoregressive(rng, 1000, 1, 0.5)
-    cca = TensorCCA(random_state=0).fit([2 * shared * [1, 0, 0] + autoregressive(rng, 1000, 3, 0.5) for _ in "ab"])
+    shared = serial(1000, (1,), rng, 0.5)
+    cca = TensorCCA(random_state=0).fit([2 * shared * [1, 0, 0] + serial(1000, (3,), rng, 0.5) for _ in "ab"])
     assert cca.found_
     assert any("use dependence=None" in note for note in cca.result_.advice)
     groups = np.repeat(np.arange(40), 5)
@@ -582,27 +576,40 @@ def test_files_that_change_during_a_fit_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("n", "d", "shrinkage"), [(1500, 300, "auto"), (1000, 100, "auto"), (8000, 50, "auto"), (30, 500, 0.3)]
+    ("estimator", "n", "d", "options"),
+    [
+        (TensorCCA, 1500, 300, {}),
+        (TensorCCA, 1000, 100, {}),
+        (TensorCCA, 8000, 50, {}),
+        (TensorCCA, 30, 500, {"shrinkage": 0.3}),
+        (MomentPCA, 3000, 300, {}),
+        (MomentPCA, 3000, 1000, {"whiten_rank": 20}),
+    ],
 )
-def test_memory_is_kept_or_refused(n, d, shrinkage):
+def test_memory_is_kept_or_refused(estimator, n, d, options):
     """What is refused at a limit that is just too small takes less than that limit, and is next to it.
 
     A fit holds its covariances, and rows as far as there is room for them.  Batches on their way, and some resampled
-    scores at a time, are apart: 20 MB.  Half of what is counted, or more, is there.
+    scores at a time, are apart: 20 MB.  Half of what is counted of views, 0.4 of a table, or more, is there.
     """
     rng = np.random.default_rng(0)
-    views = [rng.standard_normal((n, d), dtype=np.float32) for _ in range(3)]
-    with pytest.raises(MemoryBudgetError, match=rf"scores of views of {d}, {d}, {d} columns take [\d.e+]+ MB") as told:
-        TensorCCA(shrinkage=shrinkage, memory_limit="100KB").fit(views)
+    views = [rng.exponential(size=(n, d)).astype(np.float32) for _ in range(3)]
+    least, X, small = 0.5, views, [view[:40, :5] for view in views]
+    says = rf"scores of views of {d}, {d}, {d} columns take [\d.e+]+ MB"
+    if estimator is MomentPCA:
+        least, X, small = 0.4, views[0], views[0][:50, :3]
+        says = f"{d} columns whitened in {options.get('whiten_rank', d)} directions take"
+    with pytest.raises(MemoryBudgetError, match=says) as told:
+        estimator(**options, memory_limit="100KB").fit(X)
     needed = 1e6 * float(re.search(r"take ([\d.e+]+) MB", str(told.value))[1])
-    quietly(TensorCCA(random_state=0).fit, [view[:40, :5] for view in views])  # imports are not counted
+    quietly(estimator(random_state=0).fit, small)  # imports are not counted
     tracemalloc.start()
     try:
-        quietly(TensorCCA(shrinkage=shrinkage, memory_limit=1.01 * needed, random_state=0).fit, views)
+        quietly(estimator(**options, memory_limit=1.01 * needed, random_state=0).fit, X)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert 0.5 * needed < peak < 1.01 * needed + 20e6
+    assert least * needed < peak < 1.01 * needed + 20e6
 
 
 def test_views_with_names():
@@ -671,6 +678,6 @@ def test_columns_have_p_values_and_scores_give_views_back(most, monkeypatch):
 def test_columns_of_long_series_are_not_tested(monkeypatch):
     monkeypatch.setattr("tpca.solvers.views.EXACT_ROWS", 50)
     rng = np.random.default_rng(0)
-    cca = quietly(TensorCCA(random_state=0).fit, [autoregressive(rng, 400, 4, 0.8) for _ in "ab"])
+    cca = quietly(TensorCCA(random_state=0).fit, [serial(400, (4,), rng, 0.8) for _ in "ab"])
     assert 0 < cca.p_values_[0] <= 1
     assert np.isnan(cca.loading_p_values_[0]).all()

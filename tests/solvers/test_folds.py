@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from noises import serial
 from tpca.data.rows import open_views
 from tpca.engines import LocalEngine
 from tpca.errors import SampleError
@@ -11,13 +12,6 @@ from tpca.solvers.folds import NONE, FirstLook, FoldedRows, FoldMoments, Folds, 
 
 def look_at(views):
     return LocalEngine(open_views(views)).reduce(FirstLook([view.shape[1] for view in views]))
-
-
-def autoregressive(rng, n, d, r):
-    rows = rng.standard_normal((n + 100, d))
-    for t in range(1, n + 100):
-        rows[t] = r * rows[t - 1] + np.sqrt(1 - r * r) * rows[t]
-    return rows[100:]
 
 
 def test_folds_depend_on_what_is_in_the_rows(rng):
@@ -51,7 +45,7 @@ def test_whole_groups_are_held_out_and_series_in_runs(rng):
 def test_neighbours_that_are_correlated_are_seen_in_two_views():
     for seed in range(10):
         rng = np.random.default_rng(seed)
-        series = [autoregressive(rng, 200, 4, 0.5) for _ in range(2)]
+        series = [serial(200, (4,), rng, 0.5) for _ in range(2)]
         assert look_at(series).neighbours
         assert not look_at([series[0], rng.standard_normal((200, 4))]).neighbours  # one does no harm
     # Rows in random order: z above 3 in both views in 2e-6 of all fits.
