@@ -313,7 +313,7 @@ class VariationRun(KeptRun):
         n = self._rows.n
         if self._way != "passes" or n < 2 or len(self._found) >= self.solver.n_components:
             return None
-        taken = self._taken_out(len(self._found))
+        taken = orthonormal([vectors for vectors, _ in self._found], self._entries)
         if self._climb is None:
             left = without(self._held().reshape(-1, self._entries), taken).reshape(-1, *self._data.dims)
             self._climb = VarianceClimb(starts_of(left, random=1), PASS_TRIAL, PASS_SWEEPS, PASS_STILL)
@@ -347,10 +347,6 @@ class VariationRun(KeptRun):
     def close(self) -> None:
         """No more samples."""
         self._ended = True
-
-    def _taken_out(self, count: int) -> Array:
-        """The first patterns, orthonormal."""
-        return orthonormal([vectors for vectors, _ in self._found[:count]], self._entries)
 
     def _held(self) -> Array:
         """The rows that are held, centred; in an order of their own where theirs means nothing."""
@@ -441,9 +437,9 @@ class VariationRun(KeptRun):
             rows = rows[np.linspace(0, len(rows) - 1, used).astype(int)]
         rng = generator(solver.random_state, "signs")
         asked = FLIPS if solver.n_resamples == "auto" else int(solver.n_resamples)
-        nulls, least = [], 0.0
+        nulls, least, patterns = [], 0.0, [vectors for vectors, _ in self._found]
         for c in range(len(p)):
-            Z = without(rows.reshape(used, -1), self._taken_out(c)).reshape(rows.shape)
+            Z = without(rows.reshape(used, -1), orthonormal(patterns[:c], self._entries)).reshape(rows.shape)
             nulls.append(sign_test(Z, asked, rng))
             p[c] = least = max(float(p_values(nulls[c])[0]), least)
 
@@ -452,4 +448,4 @@ class VariationRun(KeptRun):
             found = [vectors for vectors, _ in components_of(own - own.mean(axis=0), len(p))]
             return found + [[np.zeros(d) for d in rows.shape[1:]]] * (len(p) - len(found))
 
-        return p, nulls, half_agreements(used, fitted, [own for own, _ in self._found], signed=False), advice
+        return p, nulls, half_agreements(used, fitted, patterns, signed=False), advice
