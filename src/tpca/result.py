@@ -36,9 +36,11 @@ from tpca.solvers.estimate import Estimate, StopReason, Verdict
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.sources import SourcesFit
 from tpca.solvers.views import ViewsFit, standardised
-from tpca.tensors import Rewards, Scores
+from tpca.tensors import Rewards
 from tpca.tensors.blocks import Array
 from tpca.tensors.namespaces import to_device, working_like
+from tpca.tensors.rows import BatchLists
+from tpca.tensors.rows import scores as row_scores
 from tpca.wording import printable, tpca_version
 
 if TYPE_CHECKING:
@@ -220,13 +222,12 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         named = plain if labels is None else labels.with_others(plain)
         z = float(ndtri(0.5 + float((settings or {}).get("confidence", 0.95)) / 2))
         components = []
-        for significant, one in zip(fit.significant, fit.components, strict=True):
-            ends = (one.correlation - z * one.correlation_error, one.correlation + z * one.correlation_error)
-            own = {"strength": one.correlation, "strength_interval": ends, "p_value": one.p_value}
-            own |= {"significant": bool(significant), "moment": one.moment}
-            components.append(_component(own | {"correlation_error": one.correlation_error}))
+        each = np.stack([fit.correlations, fit.correlation_errors, fit.p_values, fit.moments], axis=1)
+        for (strength, error, p, moment), significant in zip(each.tolist(), fit.significant, strict=True):
+            own = {"strength": strength, "strength_interval": (strength - z * error, strength + z * error)}
+            own |= {"p_value": p, "significant": bool(significant), "moment": moment, "correlation_error": error}
+            components.append(_component(own))
         reason = StopReason.STREAM_ENDED if fit.significant.any() else StopReason.NO_SIGNAL
-        weights = fit.of_every("weights")
         return cls(
             **_ended(reason, settings, named),
             kind="views",
@@ -238,9 +239,9 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
             advice=fit.advice,
             n_samples=fit.n_samples,
             n_skipped=fit.n_skipped,
-            vectors=weights,
-            errors=[np.full(w.shape, math.nan) for w in weights],
-            loadings=fit.of_every("loadings"),
+            vectors=fit.weights,
+            errors=[np.full(w.shape, math.nan) for w in fit.weights],
+            loadings=fit.loadings,
             means=list(fit.means),
         )
 
@@ -257,7 +258,7 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
             source="",
             solver="moments",
             p_value=float(np.min(fit.p_values, initial=math.inf)),
-            dims=[fit.weights.shape[1]],
+            dims=[fit.components.shape[1]],
             components=[
                 Component(strength=float(s), p_value=float(p), significant=bool(proven))
                 for s, p, proven in zip(fit.strengths, fit.p_values, fit.significant, strict=True)
@@ -265,10 +266,10 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
             advice=[advice] if reason is StopReason.NO_SIGNAL else [],
             n_samples=fit.n_samples,
             n_skipped=fit.n_skipped,
-            vectors=[fit.weights],
-            errors=[fit.errors],
+            vectors=[fit.components],
+            errors=[fit.standard_errors],
             loadings=[fit.directions],
-            means=[fit.centre],
+            means=[fit.mean],
         )
 
     # What it says -----------------------------------------------------------------------------------------------------
@@ -381,7 +382,7 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
             if stream.dims != tuple(self.dims):
                 what = f"{stream.kind} must have the columns that were fitted"
                 raise SampleError(f"{what}, {tuple(self.dims)}, got {stream.dims}.")
-            scores = reads(stream).reduce(Scores(self.vectors, self.means)).joined()
+            scores = reads(stream).reduce(BatchLists(row_scores, self.vectors, self.means)).joined()
             return scores if self.kind == "views" else scores[0]
         engine = self._engine(X)
         rewards = engine.reduce(Rewards(self.vectors)).rewards

@@ -3,21 +3,15 @@
 import numpy as np
 import pytest
 
+from noises import serial
 from tpca.data.rows import open_views
 from tpca.engines import LocalEngine
 from tpca.errors import SampleError
-from tpca.solvers.folds import NONE, FirstLook, FoldedRows, FoldMoments, Folds, Whitening, auto_shrinkage, turn_of
+from tpca.solvers.folds import NONE, FirstLook, FoldedRows, FoldMoments, Folds, Turn, Whitening, auto_shrinkage
 
 
 def look_at(views):
     return LocalEngine(open_views(views)).reduce(FirstLook([view.shape[1] for view in views]))
-
-
-def autoregressive(rng, n, d, r):
-    rows = rng.standard_normal((n + 100, d))
-    for t in range(1, n + 100):
-        rows[t] = r * rows[t - 1] + np.sqrt(1 - r * r) * rows[t]
-    return rows[100:]
 
 
 def test_folds_depend_on_what_is_in_the_rows(rng):
@@ -51,7 +45,7 @@ def test_whole_groups_are_held_out_and_series_in_runs(rng):
 def test_neighbours_that_are_correlated_are_seen_in_two_views():
     for seed in range(10):
         rng = np.random.default_rng(seed)
-        series = [autoregressive(rng, 200, 4, 0.5) for _ in range(2)]
+        series = [serial(200, (4,), rng, 0.5) for _ in range(2)]
         assert look_at(series).neighbours
         assert not look_at([series[0], rng.standard_normal((200, 4))]).neighbours  # one does no harm
     # Rows in random order: z above 3 in both views in 2e-6 of all fits.
@@ -64,33 +58,38 @@ def test_copies_in_a_row_are_no_series(rng):
     assert not look_at([np.repeat(rng.standard_normal((60, 4)), 5, axis=0) for _ in range(2)]).neighbours
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0, "auto"])
 def test_whitening_is_that_of_the_shrunk_covariance_of_the_other_rows(share, rng):
     views = [rng.standard_normal((90, 4)) @ rng.standard_normal((4, 4)) + 3, rng.standard_normal((90, 3))]
     look = look_at(views)
     folds = Folds.of(look, 90, 0.2)
     stream = FoldedRows(open_views(views), folds, look.means, [None, None])
-    moments = LocalEngine(stream).reduce(FoldMoments((0,), 4, folds.count))
+    moments = LocalEngine(stream).reduce(FoldMoments(0, 4, folds.count))
     for fold in (NONE, 2):
         rows = views[0] if fold == NONE else views[0][folds.number != fold]
-        n, mean, covariance = moments.of(moments.without(fold))
+        n, mean, covariance = moments.without(fold)
         assert n == len(rows)
         np.testing.assert_allclose(mean + look.means[0], rows.mean(axis=0), atol=1e-12)
         np.testing.assert_allclose(covariance, np.cov(rows.T), atol=1e-10)
-        white = Whitening.learn(mean, covariance, n, share, "view 0")
-        shrunk = (1 - share) * np.cov(rows.T) + share * np.trace(np.cov(rows.T)) / 4 * np.eye(4)
+        white = Whitening.learn(mean, covariance, n, share, "view 0", np.zeros(4, bool), 4)
+        plain, target, own = np.cov(rows.T), np.trace(np.cov(rows.T)) / 4 * np.eye(4), share
+        if share == "auto":  # towards the variances of the columns, by the share of standardised ones
+            target, own = np.diag(np.diag(plain)), auto_shrinkage(np.corrcoef(rows.T), np.ones(4), n, 4)
+        shrunk = (1 - own) * plain + own * target
         weights = white.weights(np.eye(4))
         np.testing.assert_allclose(weights @ shrunk @ weights.T, np.eye(4), atol=1e-9)
         np.testing.assert_allclose(white.whitened(np.eye(4)), weights.T, atol=1e-9)  # gradients by the chain rule
 
 
-def test_wide_rows_are_their_coordinates(rng):
+@pytest.mark.parametrize("standardised", [False, True])
+def test_wide_rows_are_their_coordinates(standardised, rng):
     rows = rng.standard_normal((12, 30)) @ rng.standard_normal((30, 30))
-    turn = turn_of(rows, rows.mean(axis=0))
-    assert turn.shape == (30, 11)
-    np.testing.assert_allclose(turn.T @ turn, np.eye(11), atol=1e-9)
+    turn = Turn.of(rows, rows.mean(axis=0), standardised)
+    np.testing.assert_allclose(turn.down.T @ turn.up, np.eye(11), atol=1e-9)
     centred = rows - rows.mean(axis=0)
-    np.testing.assert_allclose(centred @ turn @ turn.T, centred, atol=1e-8)
+    np.testing.assert_allclose(centred @ turn.down @ turn.up.T, centred, atol=1e-8)
+    scaled = centred / rows.std(axis=0) if standardised else centred  # lengths are those of these
+    np.testing.assert_allclose(np.sum((centred @ turn.down) ** 2, axis=1), np.sum(scaled**2, axis=1))
 
 
 def test_auto_shrinkage_is_that_of_scikit_learn(rng):
@@ -99,5 +98,5 @@ def test_auto_shrinkage_is_that_of_scikit_learn(rng):
     rows = rng.standard_normal((40, 6)) @ rng.standard_normal((6, 6))
     rows -= rows.mean(axis=0)
     # scikit-learn's formula is of later print, which differs by terms of 2/d.
-    assert auto_shrinkage(rows.T @ rows / 40, 40) == pytest.approx(oas(rows)[1], abs=0.05)
-    assert auto_shrinkage(np.eye(4), 10) == 1.0
+    assert auto_shrinkage(rows.T @ rows / 40, np.ones(6), 40, 6) == pytest.approx(oas(rows)[1], abs=0.05)
+    assert auto_shrinkage(np.eye(4), np.ones(4), 10, 4) == 1.0

@@ -28,12 +28,12 @@ from tpca.inference.scatter import Tangents
 from tpca.inference.units import Contributions, UnitSums
 from tpca.randomness import generator
 from tpca.solvers import folds
-from tpca.solvers.folds import Beside, Collected, FirstLook, FoldedRows, FoldMoments, Folds, HeldScores
+from tpca.solvers.folds import FirstLook, FoldedRows, FoldMoments, Folds, contracted, held_scores
 from tpca.solvers.least_squares.solver import Answer, LeastSquares, Residuals
 from tpca.solvers.race.noise import ModeMoments
-from tpca.solvers.sources import HELD, OTHERS, ContrastSums, Influence, Slices
-from tpca.solvers.variation import Rows, SlopeMoments
-from tpca.solvers.views import Products, Relations, WithColumns
+from tpca.solvers.sources import contrast_sums, influence
+from tpca.solvers.variation import Rows, slope_sums
+from tpca.solvers.views import relations, rows_of, with_columns
 from tpca.tensors import (
     Accumulator,
     DenseBatch,
@@ -43,11 +43,11 @@ from tpca.tensors import (
     Rewards,
     RowsBatch,
     SampleGradients,
-    Scores,
     TensorSum,
     accumulators,
 )
 from tpca.tensors.blocks import Partition
+from tpca.tensors.rows import BatchLists, BatchSums, scores
 
 DIMS, N = (3, 4, 5), 37
 ROWS, BATCH = 61, 10  # of views, and of a batch of them
@@ -55,8 +55,6 @@ RNG = np.random.default_rng(0)
 SAMPLES = RNG.standard_normal((N, *DIMS)) + 0.5
 VIEWS = [RNG.standard_normal((ROWS, d)) + 0.5 for d in DIMS]
 VECTORS = [RNG.standard_normal((2, d)) for d in DIMS]
-VIEW_MEANS = [np.linspace(-1.0, 1.0, d) for d in DIMS]
-BASIS = RNG.standard_normal((sum(DIMS), 4))
 MEANS = [view.mean(axis=0) for view in VIEWS]
 KNOWN = RankOne(0.7, tuple(RNG.standard_normal(d) for d in DIMS))
 FOLD = np.random.default_rng(3).integers(0, 4, ROWS).astype(np.int8)  # three folds, and rows that are never held out
@@ -148,14 +146,14 @@ def products_of(views, mode=1):
     scores = [view @ v.T - offset for view, v, offset in pairs]
     product = np.prod([s for i, s in enumerate(scores) if i != mode], axis=0)
     product[FOLD == 1, 0] = 0
-    return [product.T @ views[mode], product.sum(axis=0), np.array([np.sum(FOLD != 1), ROWS])]
+    return [product.sum(axis=0), np.array([np.sum(FOLD != 1), ROWS]), product.T @ views[mode]]
 
 
 def beside_of(views):
-    side = np.hstack(views)
-    scores = [side @ BASIS - 0.3, side @ (2 * BASIS) - 0.1]
-    scores[0][FOLD == 1] = 0
-    return [np.stack([side.T @ own for own in scores]), np.stack([own.sum(axis=0) for own in scores])]
+    """The same starts, with all views and the sum of their scores."""
+    total = sum(view @ v.T - offset for view, v, offset in zip(views, VECTORS, OFFSETS, strict=True))
+    total[FOLD == 1, 0] = 0
+    return [total.sum(axis=0), np.array([np.sum(FOLD != 1), ROWS]), *(total.T @ view for view in views)]
 
 
 def fold_moments_of(rows):
@@ -164,9 +162,11 @@ def fold_moments_of(rows):
 
 
 def held_scores_of(views):
+    """The second fold has twice the weights."""
     rows = folded(views)
-    rows = rows[FOLD[rows] == 1]
-    return [rows, np.stack([2 * (view[rows] @ v.T).T for view, v in zip(views, VECTORS, strict=True)], axis=1)]
+    rows = rows[FOLD[rows] < 3]
+    factors = np.where(FOLD[rows] == 1, 2, 1)[:, None]
+    return [rows, *(factors * (view[rows] @ v.T) for view, v in zip(views, VECTORS, strict=True))]
 
 
 FACTORS = [np.random.default_rng(5).standard_normal((ROWS, 3)) for _ in DIMS]
@@ -196,19 +196,13 @@ def contrast_sums_of(rows):
     each = [(y**3, 3 * y**2), (np.tanh(2 * y), 2 * np.cosh(2 * y) ** -2.0)]
     moments = [[a.sum(axis=0) for a in (g, g**2, y * g, slope, y)] for g, slope in each]
     own = np.stack([y[:, 0] ** 3, np.tanh(2 * y[:, 1])])
-    return [np.array(moments), np.stack([y.T @ rows, own @ rows]), rows.sum(axis=0)]
+    return [np.array(len(rows)), rows.sum(axis=0), np.array(moments), np.stack([y.T @ rows, own @ rows])]
 
 
 def influence_of(rows):
     y = rows @ WEIGHTS.T
     h = y**2 - 0.5 - 0.1 * y
     return [(h**2).T @ rows**2, (h**2 * y).T @ rows, np.sum(h**2 * y**2, axis=0)]
-
-
-def slices_of(rows, direction):
-    z = rows[FOLD == 0] @ WEIGHTS.T
-    factors = np.sum(z**2, axis=1) if direction is None else z @ direction
-    return [np.einsum("n,na,nb->ab", factors, z, z), np.einsum("na,na,nb->b", z, z, z)]
 
 
 def mode_moments_of(samples):
@@ -229,6 +223,10 @@ class Case:
     rtol: float = 1e-12
     table: bool = False
     folds: bool = False
+
+
+def sums_of(part):
+    return part.sums
 
 
 UNITS = [v[0] / np.linalg.norm(v[0]) for v in VECTORS]
@@ -280,8 +278,8 @@ CASES = {
     ),
     "spread": Case(lambda: Rows(True, N + 1, 1), lambda p: [p.mean, p.scatter], spread_of, rtol=1e-10),
     "slope moments": Case(
-        lambda: SlopeMoments(SAMPLES.mean(axis=0).ravel(), np.zeros((0, math.prod(DIMS))), [UNITS], 1),
-        lambda p: [p.moments[0]],
+        lambda: BatchSums(slope_sums, SAMPLES.mean(axis=0).ravel(), np.zeros((0, math.prod(DIMS))), [UNITS], 1),
+        sums_of,
         slope_moment_of,
         rtol=1e-10,
     ),
@@ -299,49 +297,42 @@ CASES = {
         lambda: ModeMoments(DIMS, (0, 2), 2**16), lambda p: [p.moments[0], p.moments[2]], mode_moments_of
     ),
     "scores": Case(
-        lambda: Scores(VECTORS, MEANS),
+        lambda: BatchLists(scores, VECTORS, MEANS),
         lambda p: p.joined(),
         lambda x: [(v - m) @ w.T for v, m, w in zip(x, MEANS, VECTORS, strict=True)],
         views=True,
     ),
     "products": Case(
-        lambda: Products(VECTORS, OFFSETS, 1, np.array([1, -1])),
-        lambda p: [p.total, p.mass, p.seen],
+        lambda: BatchSums(contracted, VECTORS, OFFSETS, np.array([1, -1]), 1),
+        sums_of,
         products_of,
         views=True,
         folds=True,
     ),
     "side by side": Case(
-        lambda: Beside(np.stack([BASIS, 2 * BASIS]), np.array([[0.3], [0.1]]) * np.ones(4), DIMS, np.array([1, -1])),
-        lambda p: [p.image, p.mass],
+        lambda: BatchSums(contracted, VECTORS, OFFSETS, np.array([1, -1]), None),
+        sums_of,
         beside_of,
         views=True,
         folds=True,
     ),
     "scores in folds": Case(
-        lambda: HeldScores([VECTORS, [2 * v for v in VECTORS], VECTORS]),
-        lambda p: list(p.joined(1)),
+        lambda: BatchLists(held_scores, [VECTORS, [2 * v for v in VECTORS], VECTORS]),
+        lambda p: p.joined(),
         held_scores_of,
         views=True,
         folds=True,
     ),
     "moments of folds": Case(
-        lambda: FoldMoments((1,), DIMS[1], 3),
+        lambda: FoldMoments(1, DIMS[1], 3),
         lambda p: [p.counts, p.sums, p.squares],
         lambda x: fold_moments_of(x[1]),
         views=True,
         folds=True,
     ),
-    "joint moments": Case(
-        lambda: FoldMoments((0, 1, 2), sum(DIMS), 3),
-        lambda p: [p.counts, p.sums, p.squares],
-        lambda x: fold_moments_of(np.hstack(x)),
-        views=True,
-        folds=True,
-    ),
     "with columns": Case(
-        lambda: WithColumns(FACTORS, DIMS),
-        lambda p: [*p.total, *p.squares],
+        lambda: BatchSums(with_columns, FACTORS),
+        sums_of,
         lambda x: [
             *(f.T @ view for f, view in zip(FACTORS, x, strict=True)),
             *((f[:, 0] ** 2) @ view**2 for f, view in zip(FACTORS, x, strict=True)),
@@ -349,36 +340,19 @@ CASES = {
         views=True,
         folds=True,
     ),
-    "relations": Case(
-        lambda: Relations(VECTORS), lambda p: [p.scores, *p.columns], relations_of, views=True, folds=True
-    ),
+    "relations": Case(lambda: BatchSums(relations, VECTORS), sums_of, relations_of, views=True, folds=True),
     "first look": Case(
         lambda: FirstLook(DIMS),
         lambda p: [p.keys[0], p.keys[1] >> np.uint64(12), *p.means, p.alike],
         look_of,
         views=True,
     ),
-    "collected": Case(lambda: Collected(1), lambda p: [np.concatenate(p.parts)], lambda x: [x[1]], views=True),
+    "rows": Case(lambda: BatchLists(rows_of, 1), lambda p: p.joined(), lambda x: [x[1]], views=True),
     "contrasts": Case(
-        lambda: ContrastSums(WEIGHTS, np.array([1, 3]), (1, 3), OTHERS),
-        lambda p: [p.moments, p.products, p.shift],
-        contrast_sums_of,
-        table=True,
+        lambda: BatchSums(contrast_sums, WEIGHTS, np.array([1, 3]), (1, 3), 0), sums_of, contrast_sums_of, table=True
     ),
     "influence": Case(
-        lambda: Influence(WEIGHTS, 0, np.array([[0.5, 0.5], [0.1, 0.1]])),
-        lambda p: [p.squares, p.cross, p.own],
-        influence_of,
-        table=True,
-    ),
-    "slices": Case(
-        lambda: Slices(WEIGHTS, np.array([0.3, -1.0]), HELD),
-        lambda p: [p.matrix, p.trace],
-        lambda x: slices_of(x, np.array([0.3, -1.0])),
-        table=True,
-    ),
-    "traces": Case(
-        lambda: Slices(WEIGHTS, None, HELD), lambda p: [p.matrix, p.trace], lambda x: slices_of(x, None), table=True
+        lambda: BatchSums(influence, WEIGHTS, 0, np.array([[0.5, 0.5], [0.1, 0.1]])), sums_of, influence_of, table=True
     ),
 }
 OF_FEW = ("sample gradients", "mode moments")  # a law draws their samples one by one
@@ -605,5 +579,4 @@ def test_every_accumulator_of_the_package_is_here():
     for _ in itertools.repeat(None, 5):  # of subclasses, of their subclasses, ...
         found |= {name for name, own in bases.items() if own & found}
     blanks = [case.blank() for case in CASES.values()]
-    # OfRows has no sums of its own.
-    assert found - {"Accumulator", "RowSums", "OfRows"} == {type(blank).__name__ for blank in blanks}
+    assert found - {"Accumulator"} == {type(blank).__name__ for blank in blanks}

@@ -74,8 +74,7 @@ def open_views(
         Bytes that the rows of an iterable may take; by default 1 GB.
     """
     if isinstance(source, RowsStream):
-        check_opened(source, nan_policy=_check_policy(nan_policy, source.kind))
-        return source
+        return _as_opened(source, nan_policy)
     if hasattr(source, "columns") and hasattr(source, "loc"):
         source = _column_groups(source, groups)
     elif isinstance(source, Mapping):
@@ -86,10 +85,14 @@ def open_views(
         raise StreamError("at least two views are needed, got one; give a list of arrays or paths, one per view.")
     batches = isinstance(source, Sequence) and len(source) > 0 and all(isinstance(item, tuple) for item in source)
     if not isinstance(source, Sequence) or batches:
-        if not isinstance(source, Iterable) or isinstance(source, Mapping | bytes):
-            raise StreamError(f"cannot read views from {type(source).__name__}; give a list of arrays or paths.")
         source = _kept(source, "views", memory_limit)
-    return RowsStream([_source(view, i) for i, view in enumerate(source)], nan_policy, "views")
+    sources = []
+    for number, view in enumerate(source):
+        stored = stored_source(as_array(view) if isinstance(view, list | tuple) else view)
+        if stored is None:
+            raise StreamError(f"view {number} is a {type(view).__name__}; give an array or the path of one.")
+        sources.append(stored)
+    return RowsStream(sources, nan_policy, "views")
 
 
 def open_rows(source: Any, nan_policy: str = "raise", memory_limit: float = KEPT_BYTES) -> RowsStream:
@@ -99,8 +102,7 @@ def open_rows(source: Any, nan_policy: str = "raise", memory_limit: float = KEPT
     these, which are kept in memory.
     """
     if isinstance(source, RowsStream):
-        check_opened(source, nan_policy=_check_policy(nan_policy, source.kind))
-        return source
+        return _as_opened(source, nan_policy)
     if sparse.issparse(source):
         raise StreamError(
             "a sparse table is not sparse without its mean; give table.toarray(), or fewer columns, as those of "
@@ -110,11 +112,15 @@ def open_rows(source: Any, nan_policy: str = "raise", memory_limit: float = KEPT
         source = as_array(source)  # a table written out as lists
     stored = None if isinstance(source, list | tuple) else stored_source(source)
     if stored is None:
-        if not isinstance(source, Iterable) or isinstance(source, Mapping | bytes):
-            raise StreamError(f"cannot read rows from {type(source).__name__}; give an array (n, d), or batches.")
-        stored = stored_source(_kept(((item,) for item in source), "rows", memory_limit)[0])
+        stored = stored_source(_kept(source, "rows", memory_limit)[0])
         assert stored is not None
     return RowsStream([stored], nan_policy, "rows")
+
+
+def _as_opened(stream: RowsStream, nan_policy: str) -> RowsStream:
+    """A stream as it is; what it was not opened with is refused."""
+    check_opened(stream, nan_policy=_check_policy(nan_policy, stream.kind))
+    return stream
 
 
 def _check_policy(nan_policy: str, kind: str) -> Any:
@@ -123,14 +129,17 @@ def _check_policy(nan_policy: str, kind: str) -> Any:
     return nan_policy
 
 
-def _kept(batches: Iterable[Any], kind: str, most: float) -> list[NDArray[Any]]:
-    """The rows of an iterable of batches, each a tuple of arrays, as one array for every view."""
+def _kept(batches: Any, kind: str, most: float) -> list[NDArray[Any]]:
+    """The rows of an iterable of batches, tables or tuples of one array per view, as one array for every view."""
+    if not isinstance(batches, Iterable) or isinstance(batches, Mapping | bytes):
+        way = "a list of arrays or paths" if kind == "views" else "an array (n, d), or batches"
+        raise StreamError(f"cannot read {kind} from {type(batches).__name__}; give {way}.")
     parts: list[list[NDArray[Any]]] = []
     rows = held = 0
     for item in batches:
-        if not isinstance(item, list | tuple):
+        if kind == "views" and not isinstance(item, list | tuple):
             raise StreamError(f"batches must be tuples of arrays, one per view, got a {type(item).__name__}.")
-        batch = [to_floats(as_array(view, rows)) for view in item]
+        batch = [to_floats(as_array(view, rows)) for view in (item if kind == "views" else [item])]
         shapes = [view.shape for view in batch]
         dims = _check_shapes(shapes, kind)
         first = tuple(view.shape[1] for view in parts[0]) if parts else dims
@@ -146,15 +155,6 @@ def _kept(batches: Iterable[Any], kind: str, most: float) -> list[NDArray[Any]]:
     if not parts:
         raise StreamError(f"the stream of {kind} is empty; give at least one batch.")
     return [np.concatenate(view) for view in zip(*parts, strict=True)]
-
-
-def _source(view: Any, number: int) -> Source:
-    if isinstance(view, list | tuple):
-        view = as_array(view)
-    source = stored_source(view)
-    if source is None:
-        raise StreamError(f"view {number} is a {type(view).__name__}; give an array or the path of one.")
-    return source
 
 
 def _check_shapes(shapes: Sequence[tuple[int, ...]], kind: str) -> tuple[int, ...]:
@@ -231,7 +231,7 @@ class RowsStream(NumberedStream):
         """Lengths, dtypes and a digest of some rows."""
         cost = sum(read_cost(source, source.shape[1:]) for source in self._sources)
         rows = spread(self._sources[0].shape[0], cost)
-        found = digest(_read(source, row, row + 1) for row in rows for source in self._sources)
+        found = digest(read_samples(source, (slice(row, row + 1),), "rows") for row in rows for source in self._sources)
         return f"{self.kind} {self.dims} of {self.length} rows {self.dtype} {found} {self.nan_policy}"
 
     def for_workers(self) -> Self:
@@ -248,8 +248,9 @@ class RowsStream(NumberedStream):
     def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> RowsBatch:
         """Batch ``number``, without rows that have missing entries, if these are not refused; it may be empty."""
         first, stop = self._range(number)
-        read = [_read(source, first, stop) for source in self._sources] if parts is None else parts
-        views = [to_floats(rows).astype(self.dtype, copy=False) for rows in read]
+        if parts is None:
+            parts = [read_samples(source, (slice(first, stop),), "rows") for source in self._sources]
+        views = [to_floats(rows).astype(self.dtype, copy=False) for rows in parts]
         if all(all_finite(view) for view in views):
             return RowsBatch(views, first)
         finite = [np.isfinite(view).all(axis=1) for view in views]
@@ -264,10 +265,6 @@ class RowsStream(NumberedStream):
             )
         left_out = int(np.count_nonzero(~whole))
         return RowsBatch([view[whole] for view in views], first, left_out, first + np.flatnonzero(whole))
-
-
-def _read(source: Source, first: int, stop: int) -> NDArray[Any]:
-    return read_samples(source, (slice(first, stop),), "rows")
 
 
 class MadeRows(RowsStream):

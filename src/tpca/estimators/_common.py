@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +16,13 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import validate_data
 
 from tpca.checkpoint import Checkpoints
+from tpca.data.rows import KEPT_BYTES
+from tpca.engines.opening import rows_opened
 from tpca.errors import SampleError, check_integer
 from tpca.labels import Axis, Coords, Labels
 from tpca.result import Result
 from tpca.solvers.estimate import Verdict
+from tpca.solvers.folds import MEMORY
 from tpca.solvers.options import check_folder
 from tpca.tensors.blocks import Array
 
@@ -96,28 +100,37 @@ class Fitted:
 
 
 class RowsEstimator(Fitted, Generic[F]):
-    """The fit of rows, ``fit_``."""
+    """A fit of rows, ``fit_``, and what ``FITTED`` names of it as attributes with an underscore."""
 
-    _fitted: F | None = None
+    FITTED: ClassVar[tuple[str, ...]]
+    fit_: F
+    random_state: Any
 
-    @property
-    def fit_(self) -> F:
-        """What the fit gave."""
-        if self._fitted is None:
+    def __getattr__(self, name: str) -> Any:
+        if name.endswith("_") and not name.startswith("_") and "fit_" not in vars(self):
             raise not_fitted(self)
-        return self._fitted
+        return object.__getattribute__(self, name)  # says what is missing
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return self._fitted is not None
+    def _opened(self, X: Any, open_stream: Callable[..., Any], options: Callable[..., Any]) -> Any:
+        """The rows as a stream, what reads it, and what is asked for."""
+        own = self._settings()
+        policy, asked = own.pop("nan_policy"), options(**own, random_state=seed_from(self.random_state))
+        limit = asked.memory_limit
+        opened = partial(open_stream, nan_policy=policy, memory_limit=KEPT_BYTES if limit is None else limit)
+        return *rows_opened(X, opened, MEMORY if limit is None else limit), asked
 
-    def _settings(self) -> dict[str, Any]:
-        left_out = ("callbacks", "random_state")
-        return {name: value for name, value in self.get_params(deep=False).items() if name not in left_out}  # type: ignore[attr-defined]
-
-    def _warn(self) -> None:
+    def _keep(self, fit: F) -> None:
+        """A fit that came to its end; what is refused leaves the last one alone."""
+        self.fit_ = fit
+        for name in self.FITTED:
+            setattr(self, f"{name}_", getattr(fit, name))
         if self.verdict_ is Verdict.NO_SIGNAL:
             told = f"{self.result_.advice[0]} (p = {float(np.min(self.p_values_)):.3g})"
             warnings.warn(told, ConvergenceWarning, stacklevel=3)
+
+    def _settings(self) -> dict[str, Any]:
+        left_out = ("callbacks", "random_state")
+        return {name: value for name, value in self.get_params(deep=False).items() if name not in left_out}
 
 
 def not_fitted(estimator: object) -> NotFittedError:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from tpca.data.rows import KEPT_BYTES, open_rows
+from tpca.data.rows import open_rows
 from tpca.engines.opening import rows_opened
 from tpca.errors import SampleError
-from tpca.estimators._common import RowsEstimator, check_names, seed_from
+from tpca.estimators._common import RowsEstimator, check_names
 from tpca.labels import Axis, Labels, as_coords
 from tpca.result import Result
-from tpca.solvers.folds import MEMORY
 from tpca.solvers.sources import SourcesFit, SourcesOptions, fit_sources
-from tpca.tensors import Scores
 from tpca.tensors.blocks import Array
-
-NOT_OF_THE_FIT = ("random_state", "nan_policy")
+from tpca.tensors.rows import BatchLists, scores
 
 
 class MomentPCA(RowsEstimator[SourcesFit], ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -85,6 +81,12 @@ class MomentPCA(RowsEstimator[SourcesFit], ClassNamePrefixFeaturesOutMixin, Tran
     array([1., 1., 1.])
     """
 
+    FITTED = ("components", "directions", "standard_errors", "strengths", "mean")
+    components_: Array
+    directions_: Array
+    standard_errors_: Array
+    strengths_: Array
+    mean_: Array
     n_features_in_: int
 
     def __init__(
@@ -116,60 +118,25 @@ class MomentPCA(RowsEstimator[SourcesFit], ClassNamePrefixFeaturesOutMixin, Tran
         A Dask array is worked on where it is, by the workers of the active client, if there is one; give
         ``DaskEngine(client, tpca.data.open_rows(path))`` to have workers read files.
         """
-        own = {name: value for name, value in self.get_params(deep=False).items() if name not in NOT_OF_THE_FIT}
-        asked = SourcesOptions(**own, random_state=seed_from(self.random_state))
-        kept = KEPT_BYTES if asked.memory_limit is None else asked.memory_limit
-        opened = partial(open_rows, nan_policy=self.nan_policy, memory_limit=kept)
-        stream, reader = rows_opened(X, opened, MEMORY if asked.memory_limit is None else asked.memory_limit)
-        fitted = fit_sources(stream, reader, asked)  # what is refused leaves the last fit alone
+        stream, reader, asked = self._opened(X, open_rows, SourcesOptions)
+        fitted = fit_sources(stream, reader, asked)
         check_names(self, X, stream.dims[0], reset=True)
-        self._fitted = fitted
-        self._warn()
+        self._keep(fitted)
         return self
 
     def transform(self, X: Any) -> Array:
         """Scores ``(n, n_components)``; ``X`` is whatever :meth:`fit` takes."""
-        weights, mean = self.components_, self.mean_
+        weights, means = [self.components_], [self.mean_]
         stream, reader = rows_opened(X, open_rows)
         check_names(self, X, stream.dims[0], reset=False)
-        return reader(stream).reduce(Scores([weights], [mean])).joined()[0]
+        return reader(stream).reduce(BatchLists(scores, weights, means)).joined()[0]
 
     def inverse_transform(self, X: Any) -> Array:
         """Rows ``(n, d)`` from scores ``(n, n_components)``: ``mean_ + X @ directions_``."""
-        scores = np.asarray(X, dtype=np.float64)
-        if scores.ndim != 2 or scores.shape[1] != len(self.directions_):
-            raise SampleError(f"scores must have shape (n, {len(self.directions_)}), got {scores.shape}.")
-        return np.asarray(scores @ self.directions_ + self.mean_)
-
-    @property
-    def components_(self) -> Array:
-        """Weights ``(n_components, d)`` of the columns."""
-        return self.fit_.weights
-
-    @property
-    def directions_(self) -> Array:
-        """Columns of the mixing matrix, ``(n_components, d)``."""
-        return self.fit_.directions
-
-    @property
-    def standard_errors_(self) -> Array:
-        """Standard errors of ``directions_``."""
-        return self.fit_.errors
-
-    @property
-    def strengths_(self) -> Array:
-        """Skewness or excess kurtosis of the scores."""
-        return self.fit_.strengths
-
-    @property
-    def p_values_(self) -> Array:
-        """Chance of any such claim without a moment; NaN where there was no test."""
-        return self.fit_.p_values
-
-    @property
-    def mean_(self) -> Array:
-        """What is subtracted from rows."""
-        return self.fit_.centre
+        given = np.asarray(X, dtype=np.float64)
+        if given.ndim != 2 or given.shape[1] != len(self.directions_):
+            raise SampleError(f"scores must have shape (n, {len(self.directions_)}), got {given.shape}.")
+        return np.asarray(given @ self.directions_ + self.mean_)
 
     @property
     def _n_features_out(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -11,18 +10,14 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from tpca.data.base import all_finite, as_array, to_floats
-from tpca.data.rows import KEPT_BYTES, open_views
-from tpca.engines.opening import rows_opened
+from tpca.data.rows import open_views
 from tpca.errors import SampleError, SolverError
-from tpca.estimators._common import RowsEstimator, seed_from, view_labels
+from tpca.estimators._common import RowsEstimator, view_labels
 from tpca.labels import Labels
 from tpca.result import Result, Score
-from tpca.solvers.folds import MEMORY
 from tpca.solvers.options import Callback, check_callbacks
 from tpca.solvers.views import ViewsFit, ViewsOptions, fit_views
 from tpca.tensors.blocks import Array
-
-NOT_OF_THE_FIT = ("random_state", "nan_policy", "callbacks")
 
 
 class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[misc, call-arg]
@@ -43,8 +38,7 @@ class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_w
         Components to look for, each in what those before leave of the moment.
     shrinkage : float in [0, 1] or "auto"
         Shrinkage of every view's covariance towards a multiple of the identity: 0 is plain CCA, 1 no whitening.
-        ``"auto"`` chooses by the rows that are fitted: oracle approximating shrinkage, or, with fewer than ten rows a
-        column, the share and target (the identity, or variances of columns) that suit rows left out in turn.
+        ``"auto"``: oracle approximating shrinkage towards the variances of the columns, so that units do not matter.
     validation_fraction : float
         Share of the rows that are held out at a time, to judge by: with 0.2 there are five folds, and every row is
         judged by a fit, whitening included, that has not seen it.
@@ -104,6 +98,14 @@ class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_w
     [0.9, 0.9, 0.9, 0.9]
     """
 
+    FITTED = ("weights", "loadings", "loading_p_values", "means", "correlations", "correlation_errors", "moments")
+    weights_: list[Array]
+    loadings_: list[Array]
+    loading_p_values_: list[Array]
+    means_: list[Array]
+    correlations_: Array
+    correlation_errors_: Array
+    moments_: Array
     shape_in_: tuple[int, ...]
     _labels: Labels | None = None  # names of views and columns, where the data have them
     _view_names: tuple[str, ...] = ()  # of a dictionary
@@ -142,66 +144,20 @@ class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_w
         one; give ``DaskEngine(client, open_views(paths))`` to have workers read files.  Rows of an iterable of batches
         are kept in memory.
         """
-        own = {name: value for name, value in self.get_params(deep=False).items() if name not in NOT_OF_THE_FIT}
-        asked, callbacks = ViewsOptions(**own), check_callbacks("callbacks", self.callbacks or ())
-        kept = KEPT_BYTES if asked.memory_limit is None else asked.memory_limit
-        opened = partial(open_views, nan_policy=self.nan_policy, memory_limit=kept)
-        stream, reader = rows_opened(X, opened, MEMORY if asked.memory_limit is None else asked.memory_limit)
-        # What is refused leaves the last fit alone.
-        self._fitted = fit_views(stream, reader, asked, seed_from(self.random_state), groups, callbacks)
+        callbacks = check_callbacks("callbacks", self.callbacks or ())
+        stream, reader, asked = self._opened(X, open_views, ViewsOptions)
+        fitted = fit_views(stream, reader, asked, groups, callbacks)
         self.shape_in_, self.n_features_in_ = stream.dims, sum(stream.dims)
         self._view_names = tuple(map(str, X)) if isinstance(X, Mapping) else ()
         self._labels = view_labels(X)
-        self._warn()
+        self._keep(fitted)
         return self
-
-    # What it learnt ---------------------------------------------------------------------------------------------------
-
-    @property
-    def weights_(self) -> list[Array]:
-        """Weights ``(n_components, d_i)`` on the columns of every view."""
-        return self.fit_.of_every("weights")
-
-    @property
-    def loadings_(self) -> list[Array]:
-        """Correlations ``(n_components, d_i)`` of the columns of every view with its scores."""
-        return self.fit_.of_every("loadings")
-
-    @property
-    def loading_p_values_(self) -> list[Array]:
-        """Family-wise p of every column, ``(n_components, d_i)``."""
-        return self.fit_.of_every("loading_p_values")
-
-    @property
-    def means_(self) -> list[Array]:
-        """What is subtracted from the columns of every view."""
-        return list(self.fit_.means)
-
-    @property
-    def correlations_(self) -> Array:
-        """Mean product of the standardised scores on rows that were not fitted."""
-        return np.array([one.correlation for one in self.fit_.components])
-
-    @property
-    def correlation_errors_(self) -> Array:
-        """Standard errors of ``correlations_``."""
-        return np.array([one.correlation_error for one in self.fit_.components])
-
-    @property
-    def p_values_(self) -> Array:
-        """Chance of such a correlation if views are independent."""
-        return np.array([one.p_value for one in self.fit_.components])
-
-    @property
-    def moments_(self) -> Array:
-        """The moment that was maximised."""
-        return np.array([one.moment for one in self.fit_.components])
 
     @property
     def result_(self) -> Result:
         """All that is known, to save, show and draw."""
         fit = self.fit_
-        names = self._view_names or [f"view {i}" for i in range(len(self.shape_in_))]
+        names = self._view_names or [f"view {i}" for i in range(len(fit.means))]
         return Result.of_views(fit, names, self._settings(), self._labels)
 
     # What other rows show ---------------------------------------------------------------------------------------------
@@ -237,7 +193,7 @@ class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_w
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:  # noqa: ARG002
         """Names of all scores, view by view: ``left_tensorcca0``."""
         views = self.result_.labels.modes
-        each = [f"{view}_tensorcca{c}" for view in views for c in range(len(self.fit_.components))]
+        each = [f"{view}_tensorcca{c}" for view in views for c in range(len(self.moments_))]
         return np.array(each, dtype=object)
 
     def score(self, X: Any, y: Any = None) -> Score:  # noqa: ARG002
@@ -249,38 +205,35 @@ class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_w
 
         The best linear prediction from the scores of the others, learnt from all rows of the fit.
         """
-        fit, views = self.fit_, list(self._in_order(X))
-        if len(views) != len(self.shape_in_):
-            raise SampleError(
-                f"there must be {len(self.shape_in_)} views, None for each that is missing, got {len(views)}."
-            )
-        given = [None if view is None else _checked(view, i, len(fit.means[i])) for i, view in enumerate(views)]
-        there = [i for i, view in enumerate(given) if view is not None]
+        views, means = list(self._in_order(X)), self.means_
+        if len(views) != len(means):
+            raise SampleError(f"there must be {len(means)} views, None for each that is missing, got {len(views)}.")
+        given = [None if view is None else _checked(view, i, len(means[i])) for i, view in enumerate(views)]
+        there = {i: view for i, view in enumerate(given) if view is not None}
         if not there:
             raise SampleError("at least one view must be given to predict the others from, got None for all of them.")
-        lengths = {len(view) for view in given if view is not None}
+        lengths = {len(view) for view in there.values()}
         if len(lengths) > 1:
             raise SampleError(f"views must have the same number of rows, got {', '.join(map(str, sorted(lengths)))}.")
-        scores, columns = fit.slopes
-        count = len(scores) // len(views)
-        used = np.concatenate([np.arange(i * count, (i + 1) * count) for i in there])
-        weights = self.weights_
-        each = [(np.asarray(given[i]) - fit.means[i]) @ weights[i][:count].T for i in there]
-        own = np.concatenate(each, axis=1)
-        known = own @ np.linalg.pinv(scores[np.ix_(used, used)], hermitian=True)
-        filled = enumerate(zip(given, fit.means, strict=True))
+        own = [(view - means[i]) @ self.weights_[i].T for i, view in there.items()]
+        known, used = self._predictors(np.concatenate(own, axis=1), list(there))
+        columns = self.fit_.slopes[1]
+        filled = enumerate(zip(given, means, strict=True))
         return [known @ columns[i][used] + mean if view is None else view for i, (view, mean) in filled]
 
     def inverse_transform(self, X: Sequence[Any]) -> list[Array]:
         """Views ``(n, d_i)`` from their scores ``(n, n_components)``: the best linear prediction of each by its own."""
-        fit = self.fit_
-        scores, columns = fit.slopes
-        count, found = len(scores) // len(fit.means), []
-        for i, (own, mean) in enumerate(zip(X, fit.means, strict=True)):
-            mine = slice(i * count, (i + 1) * count)
-            slopes = np.linalg.pinv(scores[mine, mine], hermitian=True) @ columns[i][mine]
-            found.append(np.asarray(own)[:, :count] @ slopes + mean)
+        found = []
+        for i, (own, mean, columns) in enumerate(zip(X, self.means_, self.fit_.slopes[1], strict=True)):
+            known, used = self._predictors(np.asarray(own), [i])
+            found.append(known @ columns[used] + mean)
         return found
+
+    def _predictors(self, scores: Array, views: Sequence[int]) -> tuple[Array, NDArray[Any]]:
+        """Scores ``(n, c)`` of some views times (Σyyᵀ)⁺, and which of all scores they are."""
+        count = len(self.moments_)
+        used = np.concatenate([np.arange(i * count, (i + 1) * count) for i in views])
+        return scores @ np.linalg.pinv(self.fit_.slopes[0][np.ix_(used, used)], hermitian=True), used
 
     def _in_order(self, X: Any) -> Any:
         """Views of a dictionary in the order of the fit."""

@@ -16,38 +16,37 @@ permuting the rows of the others is still right.
 
 *Whitening.*  With the shrunk covariance :math:`C_s = (1-s)\,C + s\,T = LL^\top` of the rows that are not held out,
 :math:`z = L^{-1}(x-\mu)`.  No row is ever whitened: weights on the columns are :math:`w = L^{-\top}v`, and a gradient
-among z is :math:`L^{-1}` times one among x.  The target T is :math:`\frac{\mathrm{tr}\,C}{d}\,I`, and
-``shrinkage="auto"`` the oracle approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010, Eq. 23).  Of less than
-ten rows a column much depends on the share, and on the target: the variances of the columns where their units differ, a
-multiple of the identity where loud columns are those that matter.  Then both are chosen by folds of the same rows
-(:func:`best_shrinkages`).
+among z is :math:`L^{-1}` times one among x.  The target of a share that is given is
+:math:`T = \frac{\mathrm{tr}\,C}{d}\,I`.  With ``shrinkage="auto"`` it is the variances of the columns, whose units then
+do not matter, and the share is the oracle approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010, Eq. 23) of
+the standardised columns.  Of few rows no share suits all data, but choosing share and target by folds of the rows that
+are fitted gained at most 3 % of the correlation of fresh rows, and lost up to 9 % (15 cases of
+``benchmarks/tensor_cca.py``).
 
 *Wide views*, of more columns than rows: what is fitted lies in the span of :math:`T^{-1}x` of all rows.  So rows become
-their coordinates there, :math:`x = V y` with V from inner products of rows, and weights on columns are V times those on
-coordinates.  It is exact; where both targets are tried, V spans both.
+their coordinates in an orthonormal basis of the span of all centred rows, standardised first if T is the variances.
+There T is a multiple of the identity.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, block_diag, cholesky, eigh, solve_triangular
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from tpca.data.rows import KeptRows, MadeRows, RowsStream, mixed, row_keys
 from tpca.engines import Engine, LocalEngine
-from tpca.errors import MemoryBudgetError, SampleError, SolverError
+from tpca.errors import MemoryBudgetError, SampleError
 from tpca.randomness import generator
 from tpca.solvers.options import Callback
-from tpca.solvers.rank_one import leading, units
 from tpca.tensors import Accumulator
 from tpca.tensors.blocks import Array
-from tpca.tensors.rows import RowsBatch
+from tpca.tensors.rows import BatchLists, BatchSums, OfBatch, RowsBatch
 
 A = TypeVar("A", bound=Accumulator)
 Outs = NDArray[np.int_]  # for every start the fold that it leaves out
@@ -56,15 +55,8 @@ Reader = Callable[[RowsStream], Engine]
 MEMORY = 256e6  # bytes of rows that are kept between passes, if nothing else is asked for
 MAX_FOLDS = 10
 LIKE = 3.0  # z above which neighbours count as correlated: one of 700 views in random order
-SHARES = (3e-4, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9, 0.98)  # tried where rows are few
-FACTORS = (1 / 30, 0.1, 1 / 3, 1.0, 3.0, 10.0, 30.0)  # of their odds
-SAME_SHARES = (0.01, 0.03, 0.1, 0.3, 0.6, 0.9, 0.98)  # for all views
-TARGETS = (False, True)  # whether variances are the target, or their mean
-ROWS_PER_COLUMN = 10  # fewer rows are few
-FEW_COLUMNS, MOST_COLUMNS = 600, 1500  # of all views: one fold judges the shrinkage of more, and none of even more
 NONE = -1  # the fold of a fit that leaves nothing out
 GROUP_ROWS = 32  # for every column, at least, where a group holds covariances
-TOGETHER = 256  # rows whose products are added to a covariance at a time
 STILL = 1e-12  # spread of a constant column, in units of its mean, at most; of single precision some of its roundings
 LANCZOS = 6  # passes of the iteration that finds leading directions
 
@@ -121,6 +113,11 @@ class FirstLook(Accumulator):
         return float(np.sort(each)[-2]) if len(each) > 1 else 0.0
 
 
+def fold_count(share: float) -> int:
+    """How many folds of a share of the rows there are."""
+    return max(1, min(MAX_FOLDS, int(1 / share + 1e-9)))
+
+
 @dataclass(frozen=True)
 class Folds:
     """``number``: the fold of every row, by its place in the data; ``count`` and more of it are never held out.
@@ -134,9 +131,11 @@ class Folds:
     serial: bool = False
 
     @classmethod
-    def of(cls, look: FirstLook, length: int, share: float, groups: Any = None, serial: bool = False) -> Folds:
-        """Folds of a share of the rows each, as many as there can be."""
-        count = fold_count(share)
+    def of(
+        cls, look: FirstLook, length: int, share: float, groups: Any = None, serial: bool = False, most: int = MAX_FOLDS
+    ) -> Folds:
+        """Folds of a share of the rows each, as many as there can be, ``most`` at most."""
+        count = min(fold_count(share), most)
         numbers, keys = look.keys
         number, unit = np.full(length, count, np.int8), np.arange(length)
         if groups is not None:
@@ -155,11 +154,6 @@ class Folds:
             number[numbers] = np.minimum(mixed(keys) / share, count)
             unit[numbers] = np.unique(keys, return_inverse=True)[1]
         return cls(number, unit, count, serial)
-
-
-def fold_count(share: float) -> int:
-    """How many folds of a share of the rows there are."""
-    return max(1, min(MAX_FOLDS, int(1 / share + 1e-9)))
 
 
 class FoldedBatch(RowsBatch):
@@ -186,14 +180,38 @@ class FoldedBatch(RowsBatch):
         return counts
 
 
+class Turn(NamedTuple):
+    """Coordinates of wide rows: x ``down`` ``(d, r)``, also that of weights on columns; and back by ``up``."""
+
+    down: Array
+    up: Array
+
+    @classmethod
+    def of(cls, rows: NDArray[Any], mean: Array, standardised: bool) -> Turn:
+        """In an orthonormal basis of the span of all centred rows, columns being standardised first or not."""
+        centred = rows.astype(np.float64) - mean
+        scale = np.ones(len(mean))
+        if standardised:
+            variances = centred.var(axis=0)
+            scale = np.sqrt(np.where(variances > 1e-12 * variances.mean(), variances, max(variances.mean(), 1e-300)))
+            centred /= scale
+        values, left = np.linalg.eigh(centred @ centred.T)
+        there = values > values[-1] * len(values) * np.finfo(rows.dtype).eps
+        basis = centred.T @ (left[:, there] / np.sqrt(values[there]))
+        return cls(basis / scale[:, None], basis * scale[:, None])
+
+
+Turns = Sequence[Turn | None]  # of every view
+
+
 class FoldedRows(MadeRows):
     """A stream of rows: centred, as their coordinates where ``turns`` say so, in the order of folds."""
 
-    def __init__(self, stream: RowsStream, folds: Folds, means: Sequence[Array], turns: Sequence[Array | None]) -> None:
+    def __init__(self, stream: RowsStream, folds: Folds, means: Sequence[Array], turns: Turns) -> None:
         super().__init__(stream)
-        self._number, self._count = folds.number, folds.count
-        self._means, self._turns = list(means), list(turns)
-        self.dims = tuple(d if t is None else t.shape[1] for d, t in zip(stream.dims, turns, strict=True))
+        self._number, self._count, self._means = folds.number, folds.count, list(means)
+        self._turns = [None if turn is None else turn.down for turn in turns]
+        self.dims = tuple(d if t is None else t.shape[1] for d, t in zip(stream.dims, self._turns, strict=True))
 
     def made(self, batch: RowsBatch) -> FoldedBatch:
         """One batch."""
@@ -228,99 +246,56 @@ class Passes:
             callback({"phase": self.phase, "samples": self._rows})
         return whole
 
-
-class HeldScores(Accumulator):
-    """Scores of the rows of folds: ``weights[f][i]`` are ``(c, d_i)``; ``joined(f)`` has places and scores."""
-
-    LISTS = ("parts",)
-
-    def __init__(self, weights: Sequence[Sequence[Array]]) -> None:
-        super().__init__(list(weights))
-        self.parts: list[list[list[NDArray[Any]]]] = []  # of every batch, for every fold: places, scores of every view
-
-    def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
-        """Take the rows of a batch."""
-        pairs = list(zip(self.question[0], batch.held, strict=False))
-        self.parts.append(
-            [
-                [batch.places[rows], *(x[rows] @ w.T.astype(x.dtype) for x, w in zip(batch.views, own, strict=True))]
-                for own, rows in pairs
-            ]
-        )
-        self.n += len(batch)
-
-    def joined(self, fold: int) -> tuple[NDArray[np.int64], Array]:
-        """Places of the rows of a fold, and their scores ``(c, views, n)``."""
-        places, *views = (np.concatenate(each) for each in zip(*(part[fold] for part in self.parts), strict=True))
-        return places, np.stack([view.T for view in views], axis=1).astype(np.float64)
+    def sums(self, function: OfBatch, *arguments: Any) -> list[Array]:
+        """Sums of what a function says of batches."""
+        return list(self.total(BatchSums(function, *arguments)).sums)
 
 
-class Collected(Accumulator):
-    """All rows of one view, as they are."""
-
-    LISTS = ("parts",)
-
-    def __init__(self, view: int) -> None:
-        super().__init__(view)
-        self.parts: list[NDArray[Any]] = []
-
-    def add(self, batch: RowsBatch, at: int = 0) -> None:  # noqa: ARG002
-        """Take the rows of a batch."""
-        self.parts.append(batch.views[self.question[0]])
-        self.n += len(batch)
+def held_scores(batch: FoldedBatch, weights: Sequence[Sequence[Array]]) -> list[NDArray[Any]]:
+    """Places of the rows of all folds, and scores ``(n, c)`` of every view by the ``weights`` of their fold."""
+    found = [batch.places[: batch.held[-1].stop]]
+    for i, view in enumerate(batch.views):
+        each = [view[rows] @ own[i].T.astype(view.dtype) for own, rows in zip(weights, batch.held, strict=True)]
+        found.append(np.concatenate(each))
+    return found
 
 
-def turn_of(rows: NDArray[Any], mean: Array, scaled: bool = False) -> Array:
-    """V ``(d, r)``, orthonormal, in whose span all centred rows lie; and, if ``scaled``, those divided by variances."""
-    centred = rows.astype(np.float64) - mean
-    if scaled:
-        variances = centred.var(axis=0)
-        level = np.where(variances > 1e-12 * variances.mean(), variances, variances.mean())
-        centred = np.concatenate([units(centred), units(centred / level)])
-    values, left = np.linalg.eigh(centred @ centred.T)
-    there = values > values[-1] * len(values) * np.finfo(rows.dtype).eps
-    return np.asarray(centred.T @ (left[:, there] / np.sqrt(values[there])))
+def joined_scores(passes: Passes, weights: Sequence[Sequence[Array]]) -> tuple[NDArray[np.int64], Array]:
+    """The same of all rows that are ever held out: places ``(n,)`` and scores ``(c, views, n)``."""
+    places, *views = passes.total(BatchLists(held_scores, list(weights))).joined()
+    return places, np.stack([view.T for view in views], axis=1).astype(np.float64)
 
 
-# Leading directions ---------------------------------------------------------------------------------------------------
+def contracted(
+    batch: FoldedBatch, weights: Sequence[Array], offsets: Sequence[Array], out: Outs, mode: int | None
+) -> list[Array]:
+    """View ``mode`` times products of the scores of all others; without a mode, all views times sums of all scores.
 
-
-class Beside(Accumulator):
-    """All views side by side, times weights, times themselves transposed; for F folds ``(F, D, c)``."""
-
-    SUMS = ("image", "mass")
-
-    def __init__(self, weights: Array, offsets: Array, dims: Sequence[int], out: Outs) -> None:
-        super().__init__(weights, offsets, dims, out)
-        self.image, self.mass = np.zeros(weights.shape), np.zeros(offsets.shape)
-
-    def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
-        """Take the rows of a batch."""
-        weights, offsets, dims, out = self.question
-        count, width, columns = weights.shape
-        cuts = np.cumsum(dims)[:-1]
-        flat = np.split(weights.transpose(1, 0, 2).reshape(width, -1), cuts)
-        scores: Any = sum(view @ w.astype(view.dtype) for view, w in zip(batch.views, flat, strict=True))
-        scores = scores - offsets.reshape(-1).astype(scores.dtype)
-        batch.leave_out(scores, np.repeat(out, columns))
-        self.mass += scores.sum(axis=0, dtype=np.float64).reshape(count, columns)
-        for view, own in zip(batch.views, np.split(self.image, cuts, axis=1), strict=True):
-            own += (view.T @ scores).reshape(-1, count, columns).transpose(1, 0, 2)
-        self.n += len(batch)
+    For S starts with ``weights[i]`` ``(S, d_i)``, of scores x·w - ``offsets[i]``; ``out`` has the fold that each leaves
+    out.  First come sums of the products alone, and the rows that count.
+    """
+    factors: Any = None
+    for i, (view, w, offset) in enumerate(zip(batch.views, weights, offsets, strict=True)):
+        if i != mode:
+            own = view @ w.T.astype(view.dtype) - offset.astype(view.dtype)
+            factors = own if factors is None else factors + own if mode is None else factors * own
+    seen = batch.leave_out(factors, out)
+    asked = batch.views if mode is None else batch.views[mode : mode + 1]
+    return [factors.sum(axis=0, dtype=np.float64), seen, *(factors.T @ view for view in asked)]
 
 
 def leading_directions(image: Callable[[Array], Array], shape: tuple[int, int, int], passes: int = LANCZOS) -> Array:
-    """Leading eigenvectors ``(F, c, D)`` of F matrices, known by their products with blocks ``(F, D, c)``.
+    """Leading eigenvectors ``(F, c, D)`` of F matrices, known by their products with blocks of rows ``(F, c, D)``.
 
     By block Lanczos iteration: the best within all images so far, which a pass more brings nearer than any number of
     columns more would where noise stands out nearly as much.
     """
-    count, width, columns = shape
+    count, columns, width = shape
     rng = generator(0, "leading directions")
     known = images = np.empty((count, width, 0))
     block = np.repeat(np.linalg.qr(rng.standard_normal((width, columns)))[0][None], count, axis=0)
     for _ in range(passes):
-        found = image(block)
+        found = image(block.transpose(0, 2, 1)).transpose(0, 2, 1)
         known, images = np.concatenate([known, block], axis=2), np.concatenate([images, found], axis=2)
         for _ in range(2):  # twice, for the sake of rounding
             found = np.linalg.qr(found - known @ (known.transpose(0, 2, 1) @ found))[0]
@@ -336,51 +311,32 @@ def leading_directions(image: Callable[[Array], Array], shape: tuple[int, int, i
 
 
 class FoldMoments(Accumulator):
-    """For every fold: rows, their sum, and the sum of xxᵀ, of some ``views`` side by side.
-
-    Rows are centred already, by the mean of all.
-    """
+    """For every fold, of one view: rows, their sum, and the sum of xxᵀ; all are centred already, by the mean of all."""
 
     SUMS = ("counts", "sums", "squares")
 
-    def __init__(self, views: Sequence[int], width: int, count: int) -> None:
-        super().__init__(views, width, count)
+    def __init__(self, view: int, width: int, count: int) -> None:
+        super().__init__(view, width, count)
         self.counts = np.zeros(count + 1, np.int64)  # the last are those never held out
         self.sums, self.squares = np.zeros((count + 1, width)), np.zeros((count + 1, width, width))
-        self._waiting: list[list[NDArray[Any]]] = [[] for _ in self.counts]
 
     def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
-        """Take the rows of a batch; products are done of many rows at a time, as adding d² numbers takes longer."""
-        chosen = [batch.views[i] for i in self.question[0]]
-        whole = chosen[0] if len(chosen) == 1 else np.concatenate(chosen, axis=1)
-        for fold, rows in enumerate([*batch.held, slice(batch.held[-1].stop, len(batch))]):
-            self._waiting[fold].append(whole[rows])
-            if sum(map(len, self._waiting[fold])) >= TOGETHER:
-                self._multiply(fold)
+        """Take the rows of a batch."""
+        view = batch.views[self.question[0]]
+        for fold, some in enumerate([*batch.held, slice(batch.held[-1].stop, len(batch))]):
+            rows = view[some]
+            self.counts[fold] += len(rows)
+            self.sums[fold] += rows.sum(axis=0, dtype=np.float64)
+            self.squares[fold] += rows.T @ rows
         self.n += len(batch)
-
-    def _multiply(self, fold: int) -> None:
-        rows = np.concatenate(self._waiting[fold])
-        self._waiting[fold] = []
-        self.counts[fold] += len(rows)
-        self.sums[fold] += rows.sum(axis=0, dtype=np.float64)
-        self.squares[fold] += rows.T @ rows
-
-    def close(self) -> None:
-        """Nothing waits any more."""
-        for fold, waiting in enumerate(self._waiting):
-            if waiting:
-                self._multiply(fold)
-
-    finish = close
 
     def least_samples(self, sum_bytes: int | None) -> int:  # noqa: ARG002
         """Few groups: each holds d² numbers a fold."""
         return int(GROUP_ROWS * self.question[1])
 
-    def of(self, folds: Sequence[int]) -> tuple[int, Array, Array]:
-        """Count, mean and covariance of the rows of some folds."""
-        some = list(folds)
+    def without(self, out: int) -> tuple[int, Array, Array]:
+        """Count, mean and covariance of all rows but those of a fold."""
+        some = [fold for fold in range(len(self.counts)) if fold != out]
         n = int(self.counts[some].sum())
         mean = self.sums[some].sum(axis=0) / max(n, 1)
         covariance = self.squares[some[0]].copy()
@@ -389,10 +345,6 @@ class FoldMoments(Accumulator):
         covariance -= n * np.multiply.outer(mean, mean)
         covariance /= max(n - 1, 1)
         return n, mean, covariance
-
-    def without(self, *out: int) -> list[int]:
-        """All folds but some, the rows that are never held out among them."""
-        return [fold for fold in range(len(self.counts)) if fold not in out]
 
 
 @dataclass(frozen=True)
@@ -410,10 +362,6 @@ class Whitening:
         """Gradients ``(c, d)`` among z of those among the columns."""
         return self._solved(gradients, 0)
 
-    def directions(self, weights: Array) -> Array:
-        """Directions ``(c, d)`` among z of weights on columns."""
-        return np.asarray(weights @ self.lower, dtype=np.float64)
-
     def _solved(self, rows: Array, transposed: Literal[0, 1]) -> Array:
         lower: Any = self.lower
         solved = solve_triangular(lower, rows.T.astype(lower.dtype), trans=transposed, lower=True, check_finite=False)
@@ -425,28 +373,28 @@ class Whitening:
         mean: Array,
         covariance: Array,
         n: int,
-        share: float | str,
+        shrinkage: float | str,
         of: str,
-        still: NDArray[np.bool_] | None = None,
-        target: Array | None = None,
+        still: NDArray[np.bool_],
+        columns: int,
         dtype: Any = np.float64,
     ) -> Whitening:
         """From the covariance of n rows, which is used up; ``still`` columns are constant and in the way.
 
-        The ``target`` is a multiple of the identity by default.
+        Rows may be coordinates of more ``columns``, which were standardised if need be.
         """
-        still = np.zeros(len(mean), bool) if still is None else still
         if n < 2:
             raise SampleError(f"at least two rows are needed to whiten {of}, got {n}.")
         if still.all():
             raise SampleError(f"{of} is constant: all its rows are the same; leave it out.")
-        share = auto_shrinkage(covariance, n) if isinstance(share, str) else float(share)
-        level = np.trace(covariance) / len(mean)
-        covariance *= 1 - share
-        if target is None:
-            covariance[np.diag_indices(len(mean))] += share * level
+        own = np.diag(covariance)
+        if isinstance(shrinkage, str):
+            target = np.where(still | (columns > len(own)), own.sum() / columns, own)
+            share = auto_shrinkage(covariance, target, n, columns)
         else:
-            covariance += share * target
+            target, share = np.full(len(own), own.mean()), float(shrinkage)
+        covariance *= 1 - share
+        covariance[np.diag_indices(len(own))] += share * target
         try:
             lower = cholesky(covariance, lower=True, overwrite_a=True, check_finite=False)
             if np.any(np.diag(lower) <= 1e-7 * np.linalg.norm(lower, axis=1)) or (still.any() and share == 0):
@@ -459,150 +407,39 @@ class Whitening:
         return cls(mean, lower.astype(dtype, copy=False))
 
 
-def learn_whitenings(
-    passes: Passes, look: FirstLook, count: int, turns: Sequence[Array | None], shrinkage: float | str, out: list[int]
-) -> tuple[dict[int, list[Whitening]], list[Array]]:
-    """For every fold in ``out``, which is left out, a whitening of every view; and variances of all columns.
-
-    Covariances of a view are given up before those of the next are added up.  Where rows are few, those of all views
-    side by side choose the shrinkage.
-    """
-    dims, few = passes.dims, shrinkage == "auto" and is_few(look.n, passes.dims)
-    parts = [slice(a, b) for a, b in itertools.pairwise(np.cumsum([0, *dims]))] if few else [slice(None)] * len(dims)
-    found, variances = {fold: list[Whitening]() for fold in out}, list[Array]()
-    precision = max(STILL, 16 * float(np.finfo(passes.dtype).eps))
-    moments, shares = None, {fold: [Shrinkage(shrinkage)] * len(dims) for fold in out}
-    if few:
-        moments = passes.total(FoldMoments(range(len(dims)), sum(dims), count))
-        shares = {fold: best_shrinkages(moments, turns, dims, fold) for fold in out}
-    for i, (part, turn, mean) in enumerate(zip(parts, turns, look.means, strict=True)):
-        moments = moments if few else passes.total(FoldMoments((i,), dims[i], count))
-        assert moments is not None
-        for fold in out:
-            n, shift, covariance = moments.of(moments.without(fold))
-            covariance = covariance[part, part].copy() if few else covariance
-            own = column_variances(covariance, turn)
-            if fold == NONE:
-                variances.append(own)
-            still = own <= (precision * mean) ** 2 if turn is None else None
-            share, scaled = shares[fold][i]
-            target = target_of(covariance, turn, True).inside if scaled else None
-            name = f"view {i}" if len(dims) > 1 else "the table"
-            white = Whitening.learn(shift[part], covariance, n, share, name, still, target, passes.dtype)
-            found[fold].append(white)
-        moments = moments if few else None
-    return found, variances
-
-
-class Shrinkage(NamedTuple):
-    """The share of the target in a covariance, and whether that is the variances of the columns, or their mean."""
-
-    share: Any
-    own: bool = False
-
-    def times(self, factor: float) -> Shrinkage:
-        """With so many times the odds."""
-        return Shrinkage(factor * self.share / (1 - self.share + factor * self.share), self.own)
-
-
-class Target(NamedTuple):
-    """``levels`` of all columns, and T ``inside`` the coordinates of a view."""
-
-    levels: Array
-    inside: Array
-
-
-def is_few(n: int, dims: Sequence[int]) -> bool:
-    """Whether n rows are so few that their shrinkage is to be chosen by folds, if that can be afforded."""
-    return len(dims) > 1 and n < ROWS_PER_COLUMN * max(dims) and sum(dims) <= MOST_COLUMNS
-
-
-def column_variances(covariance: Array, turn: Array | None) -> Array:
-    """Of the columns of a view, whose covariance may be that of coordinates."""
-    return np.array(np.diag(covariance) if turn is None else np.einsum("dr,dr->d", turn @ covariance, turn))
-
-
-def target_of(covariance: Array, turn: Array | None, own: bool) -> Target:
-    """The variances of the columns if ``own``, else their mean for all."""
-    variances = column_variances(covariance, turn)
-    levels = np.full(len(variances), max(variances.mean(), 1e-300))
-    levels = np.where(variances > 1e-12 * levels, variances, levels) if own else levels
-    return Target(levels, np.diag(levels) if turn is None else (turn.T * levels) @ turn)
-
-
-def auto_shrinkage(covariance: Array, count: int) -> float:
-    """Oracle approximating shrinkage: between 0 and 1, falling with the number of rows."""
-    width = len(covariance)
-    squares, trace = float(np.sum(covariance**2)), float(np.trace(covariance))
-    top = (1 - 2 / width) * squares + trace**2
-    bottom = (count + 1 - 2 / width) * (squares - trace**2 / width)
+def auto_shrinkage(covariance: Array, target: Array, n: int, columns: int) -> float:
+    """Oracle approximating shrinkage in units of the ``target``: between 0 and 1, falling with the number of rows."""
+    squares = float(1 / target @ covariance**2 @ (1 / target))
+    trace = float(np.sum(np.diag(covariance) / target))
+    top = (1 - 2 / columns) * squares + trace**2
+    bottom = (n + 1 - 2 / columns) * (squares - trace**2 / columns)
     return 1.0 if bottom <= 0 else min(1.0, top / bottom)
 
 
-def best_shrinkages(moments: FoldMoments, turns: Sequence[Array | None], dims: Sequence[int], out: int) -> Any:
-    r"""For every view, from the rows without the fold ``out``, of which one fold more is left out in turn.
+def learn_whitenings(
+    passes: Passes, look: FirstLook, count: int, turns: Turns, shrinkage: float | str, out: list[int]
+) -> tuple[dict[int, list[Whitening]], list[Array]]:
+    """For every fold in ``out``, which is left out, a whitening of every view; and variances of all columns.
 
-    Of three kinds: the same share for all views, towards the identity or towards the variances; and for each view
-    what makes the rows left out most likely,
-
-    .. math:: -2\log L = n\log\det C_s + \sum_j x_j^\top C_s^{-1} x_j ,
-
-    with one factor for the odds s/(1-s) of all.  That is chosen for which views are most correlated in pairs there,
-    along the directions of the largest sum of covariances of all pairs, of two views the canonical ones.  They are
-    few on purpose: the best of many pairs of shares was worse in planted cases, as it is best by chance.
+    Covariances of a view are given up before those of the next are added up.
     """
-    parts = [slice(a, b) for a, b in itertools.pairwise(np.cumsum([0, *dims]))]
-    inner = [fold for fold in range(len(moments.counts) - 1) if fold != out and moments.counts[fold] > 2]
-    likely = [dict.fromkeys(itertools.starmap(Shrinkage, itertools.product(SHARES, TARGETS)), 0.0) for _ in dims]
-    folds = []
-    for fold in inner[:1] if sum(dims) > FEW_COLUMNS else inner:
-        (_, mean, seen), (n, others, judged) = moments.of(moments.without(out, fold)), moments.of([fold])
-        judged *= n - 1
-        shift, axes = others - mean, {}
-        for (view, part), own in itertools.product(enumerate(parts), TARGETS):
-            # Axes A with AᵀTA = I and AᵀCA = Λ, in which whitening is a scaling: (1-s)Λ + s.
-            target = target_of(seen[part, part], turns[view], own)
-            values, axes[view, own] = eigh(seen[part, part], target.inside)
-            moment = judged[part, part] + n * np.multiply.outer(shift[part], shift[part])
-            squares = np.vecdot(axes[view, own].T @ moment, axes[view, own].T)
-            for s in SHARES:
-                levels = (1 - s) * np.maximum(values, 0) + s
-                outside = (len(target.levels) - len(values)) * math.log(s)
-                log_det = np.log(target.levels).sum() + np.log(levels).sum() + outside
-                likely[view][Shrinkage(s, own)] -= n * log_det + np.sum(squares / levels)
-        folds.append((seen, judged, axes))
-    best = [max(each, key=each.__getitem__) for each in likely]
-    kinds = [[[one.times(factor) for one in best] for factor in FACTORS]]
-    kinds += [[[Shrinkage(share, own)] * len(dims) for share in SAME_SHARES] for own in TARGETS]
-    reached = [_correlations(kind, folds, parts) for kind in kinds]
-    kind = int(np.argmax([max(own) for own in reached]))
-    return kinds[kind][int(np.argmax(reached[kind]))]
-
-
-def _correlations(tried: Sequence[Sequence[Shrinkage]], folds: Sequence[Any], parts: Sequence[slice]) -> list[float]:
-    """Sums of correlations of pairs of views over all folds, of shrinkages with the same targets."""
-    squares = np.zeros((len(tried), len(parts), len(parts)))
-    for seen, judged, axes in folds:
-        axis = block_diag(*(axes[view, one.own] for view, one in enumerate(tried[0])))
-        inside = axis.T @ seen @ axis
-        spectrum = np.maximum(np.diag(inside), 0)
-        for part in parts:
-            inside[part, part] = 0
-        for square, shrinkages in zip(squares, tried, strict=True):
-            shares = np.repeat([one.share for one in shrinkages], [part.stop - part.start for part in parts])
-            scale = 1 / np.sqrt((1 - shares) * spectrum + shares)
-            _, (top,) = leading(scale[:, None] * inside * scale + np.eye(len(scale)), 1, generator(0, "shares"))
-            weights = np.stack([axis[:, part] @ (scale * top)[part] for part in parts])
-            square += weights @ judged @ weights.T
-    spread = np.sqrt(np.maximum(np.diagonal(squares, axis1=1, axis2=2), 1e-300))
-    return [float(np.sum(np.triu(one / np.outer(by, by), 1))) for one, by in zip(squares, spread, strict=True)]
-
-
-def check_shrinkage(name: str, value: float | str) -> float | str:
-    """A share, or ``"auto"``."""
-    if value != "auto" and (isinstance(value, str) or not 0 <= value <= 1):
-        raise SolverError(f"{name} must lie between 0 and 1, or be 'auto', got {value!r}.")
-    return value
+    found, variances = {fold: list[Whitening]() for fold in out}, list[Array]()
+    precision = max(STILL, 16 * float(np.finfo(passes.dtype).eps))
+    for i, (turn, mean) in enumerate(zip(turns, look.means, strict=True)):
+        moments = passes.total(FoldMoments(i, passes.dims[i], count))
+        for fold in out:
+            n, shift, covariance = moments.without(fold)
+            own = np.diag(covariance).copy()
+            if fold == NONE:  # which comes first
+                variances.append(own if turn is None else np.vecdot(turn.up @ covariance, turn.up))
+            still = np.zeros(len(own), bool)
+            if turn is None:  # a column may also be constant but for the rows of the fold
+                still = own <= np.maximum((precision * mean) ** 2, precision * variances[i])
+            name = f"view {i}" if len(turns) > 1 else "the table"
+            white = Whitening.learn(shift, covariance, n, shrinkage, name, still, len(mean), passes.dtype)
+            found[fold].append(white)
+        del moments
+    return found, variances
 
 
 def refuse_memory(needed: float, limit: float | None, what: str) -> None:

@@ -10,10 +10,9 @@ of the fourth.  Whitened (:mod:`tpca.solvers.folds`; a table is one view), a cum
 parts κ_k v_k⊗…⊗v_k.  With ``whiten_rank`` rows are first their coordinates along the leading directions of the
 covariance.
 
-*Search.*  Many starts climb by themselves, u ← ±c(u)/|c(u)| with known components taken out of the gradient; what they
-reach is sorted by |κ|, and whatever differs is kept.  They start from eigenvectors of one slice of the moment, in which
-every component shows at once, Σ|z|²zzᵀ at order 4 (Cardoso 1989), Σ⟨t,z⟩zzᵀ with t = Σ|z|²z at order 3; and at random.
-Then all climb together: the next orthonormal set is the polar factor of their gradients (Hyvärinen 1999).
+*Search.*  Many random starts climb by themselves, u ← ±c(u)/|c(u)| with known components taken out of the gradient.
+What they reach is sorted by |κ|, and whatever differs is kept.  Then all climb together, an orthonormal set (Hyvärinen
+1999).
 
 *Pairs.*  The turn θ of two sources, from u_i towards u_j, follows from either gradient, with errors of variance V_i and
 V_j and covariance -1/4 (times 1/n, first order, the whitening from the same rows taken into account), so that the best
@@ -62,33 +61,32 @@ from tpca.solvers.folds import (
     LANCZOS,
     MEMORY,
     NONE,
-    Beside,
     FirstLook,
     FoldedBatch,
     FoldedRows,
     Folds,
-    HeldScores,
     Passes,
     Reader,
+    Turn,
     Whitening,
+    contracted,
+    joined_scores,
     leading_directions,
     learn_whitenings,
     refuse_memory,
 )
 from tpca.solvers.options import check_memory, check_options, check_share, option
-from tpca.solvers.rank_one import leading, toward, units
+from tpca.solvers.rank_one import toward, units
 from tpca.solvers.views import standardised
-from tpca.tensors import Accumulator
 from tpca.tensors.blocks import Array
 
-ALL, HELD, OTHERS = "all rows", "held", "others"  # which rows count
+HELD = 0  # the fold that judges
 LIGHT = 0.04  # how much scores of light tails are drawn in
 MIN_HELD = 20  # rows below which the laws of the tests are not known well enough: nothing is proven then
 FIRST_SWEEPS, SWEEPS = 12, 60
 MOVE_TOL = 1e-10  # squared change of a vector at which it is at rest
 SAME = 0.7  # overlap above which two starts have reached the same component
-MORE_STARTS, RANDOM_STARTS = 3, 8  # times that others start beside what is known; random ones beside those wanted
-MORE = 4  # eigenvectors of a slice that start beside those wanted
+ATTEMPTS, RANDOM_STARTS = 4, 12  # times that vectors start, beside what is known; beside two for each that is wanted
 EXTRA = 10  # columns beside the leading directions in the iteration that finds them
 
 
@@ -110,103 +108,51 @@ FUNCTION_OF = {3: 0, 4: 1}  # whose gradients are those of the cumulant of an or
 CONTRASTS = (1, 2, 3)  # of which sources of order 4 choose
 
 
-def rows_of(batch: FoldedBatch, part: str) -> NDArray[Any]:
-    """The rows that count: all, those of the first fold, or the others."""
-    first = batch.held[0].stop
-    return batch.views[0][{ALL: slice(None), HELD: slice(0, first), OTHERS: slice(first, None)}[part]]
+def contrast_sums(
+    batch: FoldedBatch, weights: Array, chosen: NDArray[np.int_], tried: Sequence[int], out: int
+) -> list[Any]:
+    """For L ``weights`` ``(L, d)``, weight l with function ``chosen[l]``, sums over rows.
 
-
-class ContrastSums(Accumulator):
-    """Sums for L ``weights`` ``(L, d)``, weight l with function ``chosen[l]``.
-
-    ``moments`` ``(F, 5, L)`` of all functions that are ``tried``: g, g², y·g, g' and y; ``products`` ``(2, L, d)``: x
-    times y, and times the function that was chosen; ``shift`` ``(d,)``: x.
+    Rows that count, all or those that are not held out; x ``(d,)``; moments ``(F, 5, L)`` of all functions that are
+    ``tried``: g, g², y·g, g' and y; products ``(2, L, d)``: x times y, and times the function that was chosen.
     """
-
-    SUMS = ("count", "moments", "products", "shift")
-
-    def __init__(self, weights: Array, chosen: NDArray[np.int_], tried: Sequence[int], part: str = ALL) -> None:
-        super().__init__(weights, chosen, tried, part)
-        self.count, self.shift = 0, np.zeros(weights.shape[1])
-        self.moments, self.products = np.zeros((len(tried), 5, len(weights))), np.zeros((2, *weights.shape))
-
-    def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
-        """Take the rows of a batch."""
-        weights, chosen, tried, part = self.question
-        rows = rows_of(batch, part)
-        y = (rows @ weights.T.astype(rows.dtype)).astype(np.float64)
-        own = np.empty(y.shape)
-        for place, number in enumerate(tried):
-            g, slope = FUNCTIONS[number](y)
-            inner = np.einsum("jl,jl->l", g, g), np.einsum("jl,jl->l", y, g)
-            self.moments[place] += g.sum(axis=0), *inner, slope.sum(axis=0), y.sum(axis=0)
-            own[:, chosen == number] = g[:, chosen == number]
-        factors = np.concatenate([y, own], axis=1).T.astype(rows.dtype)
-        self.products += (factors @ rows).reshape(self.products.shape)
-        self.shift += rows.sum(axis=0, dtype=np.float64)
-        self.count += len(rows)
-        self.n += len(batch)
-
-    def gradients(self) -> Array:
-        """Gradients c ``(L, d)`` by the functions that were chosen, among the columns of the rows."""
-        _, chosen, tried, _ = self.question
-        n = max(self.count, 1)
-        moments = self.moments[np.searchsorted(tried, chosen), :, np.arange(len(chosen))] / n
-        first, slope, y = (moments[:, [which]] for which in (0, 3, 4))
-        score, own, x = self.products[0] / n, self.products[1] / n, self.shift / n
-        return np.asarray(own - first * x - slope * (score - y * x))
-
-    def variances(self) -> Array:
-        """V ``(F, L)`` of all functions that were tried."""
-        first, square, inner, slope, _ = np.moveaxis(self.moments / max(self.count, 1), 1, 0)
-        middle = (inner + slope) / 2
-        own = square - 2 * middle * inner + middle**2 - first**2
-        return np.asarray(np.maximum(own, 1e-12) / np.maximum((inner - slope) ** 2, 1e-12))
+    rows = batch.views[0][0 if out == NONE else batch.held[HELD].stop :]
+    y = (rows @ weights.T.astype(rows.dtype)).astype(np.float64)
+    own, moments = np.empty(y.shape), np.empty((len(tried), 5, len(weights)))
+    for place, number in enumerate(tried):
+        g, slope = FUNCTIONS[number](y)
+        inner = np.einsum("jl,jl->l", g, g), np.einsum("jl,jl->l", y, g)
+        moments[place] = g.sum(axis=0), *inner, slope.sum(axis=0), y.sum(axis=0)
+        own[:, chosen == number] = g[:, chosen == number]
+    factors = np.concatenate([y, own], axis=1).T.astype(rows.dtype)
+    products = (factors @ rows).reshape(2, *weights.shape)
+    return [len(rows), rows.sum(axis=0, dtype=np.float64), moments, products]
 
 
-class Slices(Accumulator):
-    """Σ f z zᵀ ``(q, q)`` and Σ |z|² z of whitened rows z, with f = |z|², or ⟨v, z⟩ for a ``direction`` v."""
-
-    SUMS = ("count", "matrix", "trace")
-
-    def __init__(self, weights: Array, direction: Array | None, part: str = ALL) -> None:
-        super().__init__(weights, direction, part)
-        self.count, self.matrix, self.trace = 0, np.zeros((len(weights),) * 2), np.zeros(len(weights))
-
-    def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
-        """Take the rows of a batch."""
-        weights, direction, part = self.question
-        rows = rows_of(batch, part)
-        z = (rows @ weights.T.astype(rows.dtype)).astype(np.float64)
-        lengths = np.sum(z**2, axis=1)
-        factors = lengths if direction is None else z @ direction
-        self.matrix += (z * factors[:, None]).T @ z
-        self.trace += lengths @ z
-        self.count += len(rows)
-        self.n += len(batch)
+def contrasts(
+    passes: Passes, weights: Array, chosen: NDArray[np.int_], tried: Sequence[int], out: int = NONE
+) -> tuple[Array, Array]:
+    """Gradients c ``(L, d)`` by the functions that were chosen, among the columns; means ``(F, 5, L)`` of all tried."""
+    count, *sums = passes.sums(contrast_sums, weights, chosen, tuple(tried), out)
+    x, moments, (score, own) = (total / max(float(count), 1.0) for total in sums)
+    first, slope, y = np.moveaxis(moments[np.searchsorted(tried, chosen), :, np.arange(len(chosen))], 1, 0)[[0, 3, 4]]
+    return own - first[:, None] * x - slope[:, None] * (score - y[:, None] * x), moments
 
 
-class Influence(Accumulator):
+def variances(moments: Array) -> Array:
+    """V ``(F, L)`` of all functions that were tried, from the means of :func:`contrasts`."""
+    first, square, inner, slope, _ = np.moveaxis(moments, 1, 0)
+    middle = (inner + slope) / 2
+    own = square - 2 * middle * inner + middle**2 - first**2
+    return np.asarray(np.maximum(own, 1e-12) / np.maximum((inner - slope) ** 2, 1e-12))
+
+
+def influence(batch: FoldedBatch, weights: Array, function: int, means: Array) -> list[Array]:
     """Σ h² x², Σ h² y x ``(L, d)`` and Σ h² y² ``(L,)`` of all rows; ``means`` are E[g] and E[g'] of every weight."""
-
-    SUMS = ("squares", "cross", "own")
-
-    def __init__(self, weights: Array, function: int, means: Array) -> None:
-        super().__init__(weights, function, means)
-        self.squares, self.cross, self.own = np.zeros(weights.shape), np.zeros(weights.shape), np.zeros(len(weights))
-
-    def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
-        """Take the rows of a batch."""
-        weights, function, (first, slope) = self.question
-        rows = batch.views[0].astype(np.float64)
-        y = rows @ weights.T.astype(
-            np.float64
-        )  # a copy: what a worker was sent may be misaligned, and takes other bits
-        h2 = (FUNCTIONS[function](y)[0] - first - slope * y) ** 2
-        self.squares += h2.T @ rows**2
-        self.cross += (h2 * y).T @ rows
-        self.own += np.sum(h2 * y * y, axis=0)
-        self.n += len(batch)
+    rows = batch.views[0].astype(np.float64)
+    y = rows @ weights.T.astype(np.float64)  # a copy: what a worker was sent may be misaligned, and takes other bits
+    h2 = (FUNCTIONS[function](y)[0] - means[0] - means[1] * y) ** 2
+    return [h2.T @ rows**2, (h2 * y).T @ rows, np.sum(h2 * y * y, axis=0)]
 
 
 # The test of a moment -------------------------------------------------------------------------------------------------
@@ -219,32 +165,25 @@ def moment_p_values(scores: Array, order: int, signs: Array) -> Array:
     y = standardised(scores)
     if order == 3:
         return np.asarray(ttest_1samp(signs[:, None] * (y**3 - 3 * y), 0, axis=1, alternative="greater").pvalue)
-    return np.asarray(ndtr(-signs * cautious(kurtosis_score(np.mean(y**4, axis=1), y.shape[1]))))
-
-
-def cautious(scores: Array) -> Array:
-    """Normal scores of kurtosis, light tails drawn in.
-
-    By simulation (10^6 draws, 20 to 1000 rows) the lower tail of the approximation is up to 1.25 times too often below
-    a level of 1/60, and 1.6 times below 1/200; drawn in it is at most 1.0 times.  The upper tail is right.
-    """
-    return np.asarray(np.where(scores < 0, scores / (1 - LIGHT * scores), scores))
+    return np.asarray(ndtr(-signs * kurtosis_score(np.mean(y**4, axis=1), y.shape[1])))
 
 
 def kurtosis_score(m4: Array, n: int) -> Array:
     """A fourth moment of n Gaussian numbers, of mean 0 and variance 1, as a normal score (Anscombe and Glynn 1983).
 
-    ``scipy.stats.kurtosistest`` gives very light tails, such as those of two values, the score of heavy ones.
+    ``scipy.stats.kurtosistest`` gives very light tails, such as those of two values, the score of heavy ones.  By
+    simulation (10^6 draws, 20 to 1000 rows) the lower tail of the approximation is up to 1.25 times too often below a
+    level of 1/60, and 1.6 times below 1/200; drawn in by ``LIGHT`` it is at most 1.0 times.  The upper tail is right.
     """
     mean = 3.0 * (n - 1) / (n + 1)
     variance = 24.0 * n * (n - 2) * (n - 3) / ((n + 1) ** 2 * (n + 3.0) * (n + 5))
     x = (m4 - mean) / math.sqrt(variance)
-    skew = (
-        6.0 * (n * n - 5 * n + 2) / ((n + 7) * (n + 9)) * math.sqrt(6.0 * (n + 3) * (n + 5) / (n * (n - 2) * (n - 3)))
-    )
+    root = math.sqrt(6.0 * (n + 3) * (n + 5) / (n * (n - 2) * (n - 3)))
+    skew = 6.0 * (n * n - 5 * n + 2) / ((n + 7) * (n + 9)) * root
     a = 6.0 + 8.0 / skew * (2.0 / skew + math.sqrt(1 + 4.0 / skew**2))
     ratio = (1 - 2.0 / a) / np.maximum(1 + x * math.sqrt(2 / (a - 4.0)), 1e-3)  # lighter than any law: the floor
-    return np.asarray((1 - 2.0 / (9.0 * a) - np.cbrt(ratio)) / math.sqrt(2 / (9.0 * a)))
+    score = (1 - 2.0 / (9.0 * a) - np.cbrt(ratio)) / math.sqrt(2 / (9.0 * a))
+    return np.asarray(np.where(score < 0, score / (1 - LIGHT * score), score))
 
 
 def holm(p_values: Array) -> Array:
@@ -274,12 +213,6 @@ def sweep(gradient: Array, vectors: Array, known: Found, order: int) -> Found:
     return Found(toward(np.where(strengths < 0, -1.0, 1.0)[:, None] * own, vectors)[0], strengths)
 
 
-def together(gradient: Array, vectors: Array) -> Found:
-    """All vectors at once: the orthonormal set next to their gradients."""
-    strengths = np.sum(vectors * gradient, axis=1)
-    return Found(orthonormal(np.sign(strengths)[:, None] * gradient), strengths)
-
-
 def balanced(gradient: Array, vectors: Array, variances: Array) -> Found:
     """All vectors at once, every pair turned by the best weighted mean of what its two gradients say."""
     inner = gradient @ vectors.T
@@ -303,21 +236,16 @@ def repeated(step: Callable[[Array], Found], vectors: Array, sweeps: int) -> Fou
     return found
 
 
-def search(
-    gradient: Callable[[Array], Array], starts: Array, count: int, order: int, rng: np.random.Generator
-) -> Array:
-    """Vectors ``(count, q)`` from some starts and, if these reach too few, from others beside what is known."""
-    q = starts.shape[1]
+def search(gradient: Callable[[Array], Array], q: int, count: int, order: int, rng: np.random.Generator) -> Array:
+    """Vectors ``(count, q)`` from random starts and, if these reach too few, from others beside what is known."""
     known = Found(np.zeros((0, q)), np.zeros(0))
-    for attempt in range(1 + MORE_STARTS):
-        if attempt:
-            more = rng.standard_normal((2 * (count - len(known.vectors)) + RANDOM_STARTS, q))
-            starts = units(_beside(more, known.vectors))
+    for _ in range(ATTEMPTS):
+        starts = rng.standard_normal((2 * (count - len(known.vectors)) + RANDOM_STARTS, q))
 
         def step(own: Array, known: Found = known) -> Found:
             return sweep(gradient(own), own, known, order)
 
-        reached = repeated(step, starts, FIRST_SWEEPS)
+        reached = repeated(step, units(_beside(starts, known.vectors)), FIRST_SWEEPS)
         vectors, strengths = list(known.vectors), list(known.strengths)
         for place in np.argsort(-np.abs(reached.strengths), kind="stable"):
             u = reached.vectors[place]
@@ -383,7 +311,7 @@ class SourcesOptions:
             raise SolverError(f"{name} must be at most the {d} columns of the rows, got {vars(self)[name]}.")
         if self.n_components > q:
             raise SolverError(f"n_components must be at most whiten_rank={q}, got {self.n_components}.")
-        # Blocks and images of the iteration; sums of two folds, the covariance, L, and W twice.
+        # Blocks and images of the iteration; sums of two folds, covariances, and L twice.
         needed = 8 * (8 * q * q + 9 * d * self.n_components + (q < d) * (2 * LANCZOS + 4) * (q + EXTRA) * d)
         refuse_memory(needed, self.memory_limit, f"{d} columns whitened in {q} directions")
         return needed
@@ -391,12 +319,12 @@ class SourcesOptions:
 
 @dataclass(frozen=True)
 class SourcesFit:
-    """What a fit of a table gave; ``weights``, ``directions`` and ``errors`` are ``(c, d)``, strongest first."""
+    """What a fit of a table gave; ``components``, ``directions`` and their errors are ``(c, d)``, strongest first."""
 
-    centre: Array
-    weights: Array
+    mean: Array
+    components: Array
     directions: Array
-    errors: Array
+    standard_errors: Array
     strengths: Array
     p_values: Array
     significant: NDArray[np.bool_]
@@ -416,45 +344,43 @@ def fit_sources(stream: RowsStream, reader: Reader, asked: SourcesOptions) -> So
     look = engine.reduce(FirstLook(stream.dims))
     if look.n < 2:
         raise SampleError(f"moments need rows that differ, got n_samples = {look.n}; give more.")
-    folds = Folds(np.ones(length, np.int8), np.arange(length), 1)
-    if tested:
-        folds = Folds(np.minimum(Folds.of(look, length, asked.validation_fraction).number, 1), folds.unit, 1)
+    folds = Folds.of(look, length, asked.validation_fraction or 1.0, most=1)
     room = MEMORY if asked.memory_limit is None else asked.memory_limit - needed
     table = Passes(FoldedRows(stream, folds, look.means, [None]), reader, room)
     passes, turn = table, None
     if asked.whiten_rank is not None and asked.whiten_rank < stream.dims[0]:
         turn = _leading_turn(table, asked.whiten_rank)
         passes = Passes(FoldedRows(stream, folds, look.means, [turn]), reader, room)
-    out = [NONE, 0] if tested else [NONE]
+    out = [NONE, HELD] if tested else [NONE]
     whitenings, _ = learn_whitenings(passes, look, 1, [turn], asked.shrinkage, out)
-    climb = Climb(passes, whitenings[out[-1]][0], asked.order, OTHERS if tested else ALL)
+    climb = Climb(passes, whitenings[out[-1]][0], asked.order, out[-1])
     rng = generator(asked.random_state, "moments of a table")
-    reached = search(climb.gradient, climb.starts(asked, rng), asked.n_components, asked.order, rng)
+    reached = search(climb.gradient, passes.dims[0], asked.n_components, asked.order, rng)
     vectors, strengths = climb.refined(reached)
     p = np.full(len(vectors), np.nan)
     if tested:
         weights = climb.white.weights(vectors)
-        held = passes.total(HeldScores([[weights]])).joined(0)[1][:, 0]
-        p = holm(moment_p_values(held, asked.order, np.sign(strengths)))
+        p = holm(moment_p_values(joined_scores(passes, [[weights]])[1][:, 0], asked.order, np.sign(strengths)))
         climb = Climb(passes, whitenings[NONE][0], asked.order)
-        vectors, _ = climb.refined(units(climb.white.directions(weights)))
+        vectors, _ = climb.refined(units(weights @ climb.white.lower))
     weights = climb.white.weights(vectors)
     weights *= (look.n / (look.n - 1)) ** 0.5  # scores of the rows have variance 1, divided by n
-    weights = weights if turn is None else weights @ turn.T
+    weights = weights if turn is None else weights @ turn.down.T
     fit = _concluded(table, weights, p, asked, look, engine.n_skipped)
     engine.check_unchanged()
     return fit
 
 
-def _leading_turn(table: Passes, q: int) -> Array:
-    """V ``(d, q)``: leading directions of the covariance."""
-    d, out = table.dims[0], np.array([NONE])
-    columns = min(q + EXTRA, d)
+def _leading_turn(table: Passes, q: int) -> Turn:
+    """Leading directions ``(d, q)`` of the covariance."""
+    d = table.dims[0]
 
     def image(block: Array) -> Array:
-        return table.total(Beside(block, np.zeros((1, block.shape[2])), (d,), out)).image
+        columns = block.shape[1]
+        return table.sums(contracted, [block[0]], [np.zeros(columns)], np.full(columns, NONE), None)[2][None]
 
-    return np.ascontiguousarray(leading_directions(image, (1, d, columns))[0, :q].T)
+    directions = np.ascontiguousarray(leading_directions(image, (1, min(q + EXTRA, d), d))[0, :q].T)
+    return Turn(directions, directions)
 
 
 def _concluded(
@@ -462,14 +388,13 @@ def _concluded(
 ) -> SourcesFit:
     """Directions and their errors, in the columns of the table; the strongest first, with definite signs."""
     function = FUNCTION_OF[asked.order]
-    sums = table.total(ContrastSums(weights, np.full(len(weights), function), (function,)))
-    gradients = sums.gradients()
+    gradients, moments = contrasts(table, weights, np.full(len(weights), function), (function,))
     strengths = np.sum(weights * gradients, axis=1)
     lengths = np.where(strengths == 0, 1.0, strengths)[:, None]
     directions = gradients / lengths
-    spread = table.total(Influence(weights, function, sums.moments[0, [0, 3]] / sums.count))
-    squares = spread.squares - 2 * directions * spread.cross + directions**2 * spread.own[:, None]
-    errors = np.sqrt(np.maximum(squares, 0.0)) / (sums.count * np.abs(lengths))
+    squares, cross, own = table.sums(influence, weights, function, moments[0, [0, 3]])
+    squares = squares - 2 * directions * cross + directions**2 * own[:, None]
+    errors = np.sqrt(np.maximum(squares, 0.0)) / (look.n * np.abs(lengths))
     signs = np.where(strengths < 0, -1.0, 1.0)  # the skewness is positive
     if asked.order == 4:  # the kurtosis has its own sign; the largest entry is positive
         largest = np.argmax(np.abs(directions), axis=1)
@@ -484,40 +409,28 @@ def _concluded(
 
 
 class Climb:
-    """Gradients of the moment of some rows, where to start, and the last climb with them."""
+    """Gradients of the moment of some rows, and the last climb with them."""
 
-    def __init__(self, passes: Passes, white: Whitening, order: int, part: str = ALL) -> None:
-        self.white, self._passes, self._order, self._part = white, passes, order, part
+    def __init__(self, passes: Passes, white: Whitening, order: int, out: int = NONE) -> None:
+        self.white, self._passes, self._order, self._out = white, passes, order, out
 
-    def _sums(self, vectors: Array, chosen: NDArray[np.int_], tried: Any) -> tuple[Array, Array]:
+    def _contrasts(self, vectors: Array, chosen: NDArray[np.int_], tried: Any) -> tuple[Array, Array]:
         """Gradients among whitened columns, and V of all that are tried."""
-        sums = self._passes.total(ContrastSums(self.white.weights(vectors), chosen, tuple(tried), self._part))
-        return self.white.whitened(sums.gradients()), sums.variances()
+        found, moments = contrasts(self._passes, self.white.weights(vectors), chosen, tried, self._out)
+        return self.white.whitened(found), variances(moments)
 
     def gradient(self, vectors: Array) -> Array:
         """Of the cumulant."""
         function = FUNCTION_OF[self._order]
-        return self._sums(vectors, np.full(len(vectors), function), (function,))[0]
-
-    def starts(self, asked: SourcesOptions, rng: np.random.Generator) -> Array:
-        """Where vectors start: what a slice of the moment shows, and random ones, orthonormal in sets of q."""
-        q = self._passes.dims[0]
-        weights, count = self.white.weights(np.eye(q)), asked.n_components + RANDOM_STARTS
-        sets = [np.linalg.qr(rng.standard_normal((q, q)))[0].T for _ in range(-(-count // q))]
-        sums = self._passes.total(Slices(weights, None, self._part))
-        matrix = sums.matrix / sums.count - (q + 2) * np.eye(q)
-        if self._order == 3:
-            matrix = self._passes.total(Slices(weights, sums.trace / sums.count, self._part)).matrix
-        return np.concatenate([leading(matrix, min(q, asked.n_components + MORE))[1], np.concatenate(sets)[:count]])
+        return self._contrasts(vectors, np.full(len(vectors), function), (function,))[0]
 
     def refined(self, vectors: Array) -> Found:
         """What all components reach together: at order 4 by the function that tells each best."""
         chosen = np.full(len(vectors), FUNCTION_OF[self._order])
-        found = repeated(lambda own: together(self.gradient(own), own), orthonormal(vectors), SWEEPS)
-        found = repeated(lambda own: self._balanced(own, chosen), found.vectors, SWEEPS)
+        found = repeated(lambda own: self._balanced(own, chosen), orthonormal(vectors), SWEEPS)
         if self._order == 3:
             return found
-        chosen = np.take(CONTRASTS, np.argmin(self._sums(found.vectors, chosen, CONTRASTS)[1], axis=0))
+        chosen = np.take(CONTRASTS, np.argmin(self._contrasts(found.vectors, chosen, CONTRASTS)[1], axis=0))
         if np.all(chosen == FUNCTION_OF[4]):  # all of them by their cubes, as they are
             return found
         vectors = repeated(lambda own: self._balanced(own, chosen), found.vectors, SWEEPS).vectors
@@ -525,5 +438,5 @@ class Climb:
 
     def _balanced(self, vectors: Array, chosen: NDArray[np.int_]) -> Found:
         tried = np.unique(chosen)
-        gradients, variances = self._sums(vectors, chosen, tried)
-        return balanced(gradients, vectors, variances[np.searchsorted(tried, chosen), np.arange(len(chosen))])
+        gradients, each = self._contrasts(vectors, chosen, tried)
+        return balanced(gradients, vectors, each[np.searchsorted(tried, chosen), np.arange(len(chosen))])

@@ -16,7 +16,7 @@ by once the second moment of all entries is kept, where it fits.
 
 from __future__ import annotations
 
-import functools
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,8 +37,9 @@ from tpca.solvers.memory import budget
 from tpca.solvers.options import ClaimingSolver, check_dependence, check_resamples, option
 from tpca.solvers.rank_one import best_rank_one, fits, oriented, outer
 from tpca.solvers.run import Ask, KeptRun, refuse_all_left_out
-from tpca.tensors.accumulators import Accumulator
+from tpca.tensors.accumulators import Accumulator, plus
 from tpca.tensors.blocks import Array
+from tpca.tensors.rows import BatchSums
 from tpca.wording import amount
 
 FLIPS = 99
@@ -62,6 +63,8 @@ class Rows(Accumulator):
     With ``squares`` also their second moment (E, E) about the mean, ``scatter``.
     """
 
+    SUMS = ("mean", "scatter", "rows")  # what is held
+
     def __init__(self, squares: bool, stride: int, most: int) -> None:
         super().__init__(squares, stride, most)
         self.most = most  # also of one that comes from a worker, without what it was asked
@@ -74,63 +77,35 @@ class Rows(Accumulator):
         """Add the samples."""
         squares, stride, most = self.question
         for some, samples, _ in batch.dense_pieces():
-            flat = samples.reshape(len(samples), -1)
-            mean = flat.mean(axis=0)
-            left = flat - mean
-            self._include(len(flat), mean, float(np.vdot(left, left)), left.T @ left if squares else None)
-            places = batch.places[some]
-            for j in np.flatnonzero(places % stride == 0):
-                if len(self.rows) < most:
-                    self.rows[int(places[j])] = flat[j].copy()
+            flat, places, own = samples.reshape(len(samples), -1), batch.places[some], Rows(squares, stride, most)
+            own.n, own.mean = len(flat), flat.mean(axis=0)
+            left = flat - own.mean
+            own.energy, own.scatter = float(np.vdot(left, left)), left.T @ left if squares else None
+            chosen = np.flatnonzero(places % stride == 0)[: most - len(self.rows)]
+            own.rows = {int(places[j]): flat[j].copy() for j in chosen}
+            self.merge(own)
 
     def merge(self, other: Rows) -> None:
-        """Both."""
-        self._include(other.n, other.mean, other.energy, other.scatter)
-        for place, row in other.rows.items():
-            if len(self.rows) < self.most:
-                self.rows[place] = row
-
-    def _include(self, n: int, mean: Any, energy: float, scatter: Any) -> None:
-        """Take the moments of ``n`` more samples (Chan, Golub & LeVeque 1979): nothing cancels."""
-        if not self.n or not n:
-            if n:
-                self.n, self.mean, self.energy, self.scatter = n, mean, energy, scatter
-            return
-        total = self.n + n
-        shift, factor = mean - self.mean, self.n * n / total
-        if scatter is not None:
-            self.scatter = self.scatter + scatter + factor * np.outer(shift, shift)
-        self.energy = self.energy + energy + factor * float(shift @ shift)
-        self.n, self.mean = total, self.mean + shift * (n / total)
-
-    @property
-    def nbytes(self) -> int:
-        """What is held."""
-        arrays = [*self.rows.values(), *(one for one in (self.mean, self.scatter) if one is not None)]
-        return int(sum(one.nbytes for one in arrays))
+        """Both; nothing cancels (Chan, Golub & LeVeque 1979)."""
+        if self.n and other.n:
+            total = self.n + other.n
+            shift, factor = other.mean - self.mean, self.n * other.n / total
+            if other.scatter is not None:
+                self.scatter = self.scatter + other.scatter + factor * np.outer(shift, shift)
+            self.energy += other.energy + factor * float(shift @ shift)
+            self.n, self.mean = total, self.mean + shift * (other.n / total)
+        elif other.n:
+            self.n, self.mean, self.energy, self.scatter = other.n, other.mean, other.energy, other.scatter
+        self.rows |= dict(itertools.islice(other.rows.items(), self.most - len(self.rows)))
 
 
-@kept
-class SlopeMoments(Accumulator):
-    """Second moments (d_m, d_m) of centred samples contracted with all vectors but one, for several patterns.
-
-    ``before`` are orthonormal patterns (c, E) that have been taken out.
-    """
-
-    SUMS = ("moments",)
-
-    def __init__(self, mean: Array, before: Array, starts: Sequence[Sequence[Array]], mode: int) -> None:
-        super().__init__(mean, before, starts, mode)
-        self.moments: Any = None
-
-    def add(self, batch: Any, at: int) -> None:  # noqa: ARG002
-        """Add the samples."""
-        mean, before, starts, mode = self.question
-        for _, samples, _ in batch.dense_pieces():
-            left = without(samples.reshape(len(samples), -1) - mean, before).reshape(samples.shape)
-            own = np.stack(slope_moments(left, starts, mode))
-            self.moments = own if self.moments is None else self.moments + own
-        self.n += len(batch)
+def slope_sums(batch: Any, mean: Array, before: Array, starts: Sequence[Sequence[Array]], mode: int) -> list[Array]:
+    """Second moments of the samples of a batch, centred and without orthonormal patterns ``before`` (c, E)."""
+    total = np.zeros((len(starts), *2 * (len(starts[0][mode]),)))
+    for _, samples, _ in batch.dense_pieces():
+        left = without(samples.reshape(len(samples), -1) - mean, before).reshape(samples.shape)
+        total += slope_moments(left, starts, mode)
+    return list(total)
 
 
 def slope_moments(Z: Array, patterns: Sequence[Sequence[Array]], mode: int) -> list[Array]:
@@ -140,7 +115,7 @@ def slope_moments(Z: Array, patterns: Sequence[Sequence[Array]], mode: int) -> l
 
 def without(flat: Array, patterns: Array) -> Array:
     """Rows without orthonormal patterns."""
-    return flat - (flat @ patterns.T) @ patterns
+    return flat - (flat @ patterns.T) @ patterns if len(patterns) else flat
 
 
 def orthonormal(patterns: Sequence[Sequence[Array]], size: int) -> Array:
@@ -189,14 +164,6 @@ class VarianceClimb:
             self.done = settled or self.sweep >= self.sweeps
 
 
-def climbed(Z: Array, starts: Sequence[Sequence[Array]], sweeps: int = SWEEPS) -> tuple[list[Array], float]:
-    """The pattern of rows (n, *dims) that a climb ends with, and its Σ scores²."""
-    climb = VarianceClimb(starts, TRIAL, sweeps)
-    while not climb.done:
-        climb.step(slope_moments(Z, climb.starts, climb.mode))
-    return climb.starts[0], float(climb.values[0])
-
-
 def starts_of(Z: Array, random: int = RANDOM_STARTS) -> list[list[Array]]:
     """Rank-one fits of the leading principal components of rows (n, *dims), and fixed random vectors."""
     flat, dims = Z.reshape(len(Z), -1), Z.shape[1:]
@@ -210,58 +177,60 @@ def starts_of(Z: Array, random: int = RANDOM_STARTS) -> list[list[Array]]:
     return [*found, *(drawn if len(dims) > 1 or not found else [])]
 
 
-# Test and errors ------------------------------------------------------------------------------------------------------
+def components_of(
+    rows: Array, count: int, starts: Sequence[Sequence[Array]] | None = None, sweeps: int = SWEEPS
+) -> list[tuple[list[Array], float]]:
+    """Patterns of centred rows (n, *dims) with their Σ scores², each of what those before it leave.
 
-
-def leading(rows: Array) -> tuple[list[Array], float]:
-    """About the pattern of largest variance of rows, and its Σ scores²: from power steps, by a few sweeps."""
-    flat = rows.reshape(len(rows), -1)
-    x = np.random.default_rng(0).standard_normal(flat.shape[1])
-    for _ in range(POWER_STEPS):
-        x = (flat @ x) @ flat
-        x = x / max(float(np.linalg.norm(x)), 1e-300)
-    start = [v[0] for v in fits(x.reshape(1, *rows.shape[1:]))[0]]
-    return climbed(rows, [start], FLIP_SWEEPS)
-
-
-def leading_of_some(rows: Array, count: int, some: Array) -> list[list[Array]]:
-    """The patterns of some rows, each of what those before it leave; from all starts, as those of all rows."""
-    flat = rows[some].reshape(len(some), -1)
-    flat = flat - flat.mean(axis=0)
-    found: list[list[Array]] = []
-    for _ in range(count):
-        Z = without(flat, orthonormal(found, flat.shape[1])).reshape(-1, *rows.shape[1:])
-        found.append(climbed(Z, starts_of(Z))[0])
+    Each from its own of some ``starts``, or from all there are (:func:`starts_of`).  Fewer where nothing is left.
+    """
+    flat, found = rows.reshape(len(rows), -1), list[tuple[list[Array], float]]()
+    if len(flat) > 2 * flat.shape[1]:
+        flat = np.asarray(np.linalg.qr(flat, mode="r"))
+    for c in range(count):
+        Z = without(flat, orthonormal([own for own, _ in found], flat.shape[1])).reshape(-1, *rows.shape[1:])
+        if c and not float(np.vdot(Z, Z)) > 1e-26 * float(np.vdot(flat, flat)):
+            break
+        climb = VarianceClimb(starts_of(Z) if starts is None else [starts[c]], TRIAL, sweeps)
+        while not climb.done:
+            climb.step(slope_moments(Z, climb.starts, climb.mode))
+        found.append((climb.starts[0], float(climb.values[0])))
     return found
 
 
+# Test and errors ------------------------------------------------------------------------------------------------------
+
+
 def sign_test(Z: Array, n_resamples: int, rng: np.random.Generator) -> Array:
-    """The largest variance of rows, and after it those of rows whose entries have random signs."""
-    factor = len(Z) / (len(Z) - 1)
-    values = [leading(Z)[1]]
-    values += [leading(Z * rng.choice([-1.0, 1.0], size=Z.shape))[1] * factor for _ in range(n_resamples)]
-    return np.array(values)
+    """About the largest variance of rows, and after it those of rows whose entries have random signs.
+
+    All by the same few steps: of the power method, then sweeps.
+    """
+    values = np.zeros(1 + n_resamples)
+    for number in range(1 + n_resamples):
+        rows = Z * rng.choice([-1.0, 1.0], size=Z.shape) if number else Z
+        flat = rows.reshape(len(rows), -1)
+        x = np.random.default_rng(0).standard_normal(flat.shape[1])
+        for _ in range(POWER_STEPS):
+            x = (flat @ x) @ flat
+            x = x / max(float(np.linalg.norm(x)), 1e-300)
+        start = [v[0] for v in fits(x.reshape(1, *Z.shape[1:]))[0]]
+        ((_, values[number]),) = components_of(rows, 1, [start], FLIP_SWEEPS)
+    values[1:] *= len(Z) / (len(Z) - 1)
+    return values
 
 
 def jackknife(rows: Array, patterns: Sequence[Sequence[Array]]) -> Array:
     """Errors (c, 1 + Σd) of the variance and of all vectors of every pattern, by leaving out units of rows in turn."""
-    n, dims = len(rows), rows.shape[1:]
-    units = min(UNITS, n)
-    unit = np.arange(n) * units // n
-    each = []
-    for g in range(units):
-        left = rows[unit != g].reshape(-1, math.prod(dims))
-        left = left - left.mean(axis=0)
-        found: list[list[Array]] = []
-        numbers = []
-        for pattern in patterns:
-            Z = without(left, orthonormal(found, left.shape[1])).reshape(-1, *dims)
-            own, value = climbed(Z, [pattern], UNIT_SWEEPS)
-            found.append(own)
-            numbers.append(np.concatenate([[value / len(left)], *own]))
-        each.append(numbers)
+    n, count = len(rows), min(UNITS, len(rows))
+    unit, each = np.arange(n) * count // n, []
+    for g in range(count):
+        left = rows[unit != g]
+        found = components_of(left - left.mean(axis=0), len(patterns), patterns, UNIT_SWEEPS)
+        found += [([np.zeros(d) for d in rows.shape[1:]], 0.0)] * (len(patterns) - len(found))
+        each.append([np.concatenate([[value / len(left)], *own]) for own, value in found])
     stack = np.array(each)
-    return np.asarray(np.sqrt(np.sum((stack - stack.mean(axis=0)) ** 2, axis=0) * (units - 1) / units))
+    return np.asarray(np.sqrt(np.sum((stack - stack.mean(axis=0)) ** 2, axis=0) * (count - 1) / count))
 
 
 def neighbours_alike(rows: Array) -> float:
@@ -303,131 +272,110 @@ class Variation(ClaimingSolver):
 class VariationRun(KeptRun):
     """One pass for the mean, rows and second moments; where neither fits, a pass for every mode of every sweep."""
 
-    kept = ("_n", "_read", "_ended", "_passes", "_found", "_climb", "_part", "_sum")
+    kept = ("_rows", "_ended", "_passes", "_found", "_climb", "_read", "_moments")
 
     def __init__(self, solver: Variation, data: Data) -> None:
         super().__init__(solver)
         if data.partial:
             raise StreamError("target='variance' takes no missing entries; use nan_policy='omit'.")
-        self._data = data
         length, entries, limit = data.length, math.prod(data.dims), budget(solver.memory_limit)
         if length is not None and solver.max_samples is not None:
             length = min(length, solver.max_samples)
-        self._length, self._entries = length, entries
-        rows = max(2, limit // (4 * 8 * entries))  # rows, centred rows, flipped rows and slopes
-        self._all_rows = length is not None and length <= rows
-        self._squares = not self._all_rows and 3 * 8 * entries**2 <= limit
-        self._by_passes = not self._all_rows and not self._squares
-        if self._by_passes and not data.rereadable:
+        self._data, self._length, self._entries = data, length, entries
+        rows, self._way = max(2, limit // (4 * 8 * entries)), "passes"  # rows, centred rows, flipped rows and slopes
+        if length is not None and length <= rows:
+            self._way = "rows"
+        elif 3 * 8 * entries**2 <= limit:
+            self._way = "moments"
+            rows = max(2, min(rows, TESTED // entries, (limit - 16 * entries**2) // (32 * entries)))
+        elif not data.rereadable:
             raise MemoryBudgetError(
                 f"variation of samples that pass by once takes the second moment of all {entries} entries, "
                 f"{amount(3 * 8 * entries**2)}, and the memory is {amount(limit)}; give data that can be read again, "
                 "or raise memory_limit."
             )
-        if self._squares:
-            rows = max(2, min(rows, TESTED // entries, (limit - 16 * entries**2) // (32 * entries)))
-        self._stride = 1 if length is None or self._all_rows else max(1, -(-length // rows))
+        self._stride = 1 if length is None else max(1, -(-length // rows))
         self._most = int(rows)
-        self._n, self._ended = 0, False
-        self._part: Rows | None = None
-        self._passes = 1
+        self._rows, self._ended, self._passes = Rows(self._way == "moments", self._stride, self._most), False, 1
         self._found: list[tuple[list[Array], float]] = []  # patterns, and their Σ scores²
-        # of further passes
+        # Of further passes.
         self._climb: VarianceClimb | None = None
         self._read = 0
-        self._sum: SlopeMoments | None = None
+        self._moments: Any = None
 
     def ask(self) -> Ask[Any] | None:
         """The next samples."""
         if not self._ended:
             wanted = self._round()
             if wanted:
-                return Ask(Rows(self._squares, self._stride, self._most), wanted)
+                return Ask(Rows(self._way == "moments", self._stride, self._most), wanted)
             self._ended = True
-        if not self._by_passes or self._n < 2 or len(self._found) >= self.solver.n_components:
+        n = self._rows.n
+        if self._way != "passes" or n < 2 or len(self._found) >= self.solver.n_components:
             return None
-        taken = self._taken_out(len(self._found))
+        taken = orthonormal([vectors for vectors, _ in self._found], self._entries)
         if self._climb is None:
-            self._climb = VarianceClimb(starts_of(self._held(taken), random=1), PASS_TRIAL, PASS_SWEEPS, PASS_STILL)
-        blank = SlopeMoments(self._rows.mean, taken, self._climb.starts, self._climb.mode)
-        return Ask(blank, min(max(1, -(-self._n // ROUNDS)), self._n - self._read), rewind=self._read == 0)
+            left = without(self._held().reshape(-1, self._entries), taken).reshape(-1, *self._data.dims)
+            self._climb = VarianceClimb(starts_of(left, random=1), PASS_TRIAL, PASS_SWEEPS, PASS_STILL)
+        blank = BatchSums(slope_sums, self._rows.mean, taken, self._climb.starts, self._climb.mode)
+        return Ask(blank, min(max(1, -(-n // ROUNDS)), n - self._read), rewind=self._read == 0)
 
     def _round(self) -> int:
         """Samples of the next round of the first pass; 0 when there are enough."""
         if self._length is None:
             limit = math.inf if self.solver.max_samples is None else self.solver.max_samples
-            return int(min(max(1, TESTED // 4 // self._entries), limit - self._n))
-        return int(min(max(1, -(-self._length // ROUNDS)), self._length - self._n))
+            return int(min(max(1, TESTED // 4 // self._entries), limit - self._rows.n))
+        return int(min(max(1, -(-self._length // ROUNDS)), self._length - self._rows.n))
 
     def tell(self, part: Any) -> None:
         """Take what was asked for."""
         phase = "directions" if self._ended else "moments"
         if not self._ended:
-            wanted = self._round()
-            if self._part is None:
-                self._part = part
-            else:
-                self._part.merge(part)
-            self._n += part.n
-            self._ended = part.n < wanted
+            self._ended = part.n < self._round()
+            self._rows.merge(part)
         else:
-            if self._sum is None:
-                self._sum = part
-            else:
-                self._sum.merge(part)
-            self._read += part.n
-            if self._read >= self._n or not part.n:
-                self._step()
-        self.call({"samples": self._n, "pass": self._passes, "phase": phase, "component": len(self._found)})
-
-    def _step(self) -> None:
-        """One mode of all starts, after a whole pass."""
-        assert self._climb is not None
-        assert self._sum is not None
-        self._climb.step(self._sum.moments)
-        self._sum, self._read, self._passes = None, 0, self._passes + 1
-        if self._climb.done:
-            self._found.append((self._climb.starts[0], float(self._climb.values[0])))
-            self._climb = None
+            self._moments, self._read = plus(self._moments, part.sums), self._read + part.n
+            if self._read >= self._rows.n or not part.n:  # one mode of all starts, after a whole pass
+                assert self._climb is not None
+                self._climb.step(self._moments)
+                self._moments, self._read, self._passes = None, 0, self._passes + 1
+                if self._climb.done:
+                    self._found.append((self._climb.starts[0], float(self._climb.values[0])))
+                    self._climb = None
+        self.call({"samples": self._rows.n, "pass": self._passes, "phase": phase, "component": len(self._found)})
 
     def close(self) -> None:
         """No more samples."""
         self._ended = True
 
-    @property
-    def _rows(self) -> Rows:
-        """What the first pass gave."""
-        assert self._part is not None
-        return self._part
-
-    def _taken_out(self, count: int) -> Array:
-        """The first patterns, orthonormal."""
-        return orthonormal([vectors for vectors, _ in self._found[:count]], self._entries)
-
-    def _held(self, taken_out: Array) -> Array:
-        """The rows that are held, centred, without patterns; in an order of their own where theirs means nothing."""
+    def _held(self) -> Array:
+        """The rows that are held, centred; in an order of their own where theirs means nothing."""
         rows = np.stack([self._rows.rows[place] for place in sorted(self._rows.rows)])
         if self.solver.dependence is None:
             rows = rows[own_order(rows)]
-        return without(rows - self._rows.mean, taken_out).reshape(-1, *self._data.dims)
+        return np.asarray((rows - self._rows.mean).reshape(-1, *self._data.dims))
 
     # The answer -------------------------------------------------------------------------------------------------------
 
     def estimate(self) -> Estimate:
         """Components, largest first, with their shares."""
-        refuse_all_left_out(self._n, self._data)
-        if self._n < 2:
-            raise StreamError(f"variation needs two samples at least, got {self._n}; give more.")
-        solver, rows, n = self.solver, self._rows, self._n
+        solver, rows, n, dims = self.solver, self._rows, self._rows.n, self._data.dims
+        refuse_all_left_out(n, self._data)
+        if n < 2:
+            raise StreamError(f"variation needs two samples at least, got {n}; give more.")
         if rows.energy <= (1e3 * np.finfo(np.float64).eps) ** 2 * n * float(rows.mean @ rows.mean):
             raise StreamError("all samples are the same: they do not vary; give samples that differ.")
-        if not self._by_passes:
-            self._find()
+        if self._way == "rows":
+            self._found = components_of(self._held(), solver.n_components)
+        elif self._way == "moments":
+            values, axes = np.linalg.eigh(rows.scatter)
+            factor = (axes * np.sqrt(np.maximum(values, 0))).T
+            self._found = components_of(factor.reshape(-1, *dims), solver.n_components)
         p, nulls, agreements, advice = self._test()
         found = len(self._found)
-        errors = np.full((found, 1 + sum(self._data.dims)), math.nan)
-        if self._all_rows and n >= 8 and n * self._entries <= TESTED and found:
-            errors = jackknife(self._held(self._taken_out(0)), [vectors for vectors, _ in self._found])
+        errors = np.full((found, 1 + sum(dims)), math.nan)
+        if self._way == "rows" and n >= 8 and n * self._entries <= TESTED and found:
+            errors = jackknife(self._held(), [vectors for vectors, _ in self._found])
         z = float(ndtri(0.5 + solver.confidence / 2))
         components = []
         for c, (vectors, value) in enumerate(self._found):
@@ -441,7 +389,7 @@ class VariationRun(KeptRun):
                     vectors=(*first, last if last[np.argmax(np.abs(last))] > 0 else -last),
                     strength=math.sqrt(variance),
                     strength_interval=None if math.isnan(error) else (ends[0], ends[1]),
-                    standard_errors=tuple(np.split(errors[c, 1:], np.cumsum(self._data.dims)[:-1])),
+                    standard_errors=tuple(np.split(errors[c, 1:], np.cumsum(dims)[:-1])),
                     p_value=p[c],
                     variance=variance * n / (n - 1),
                     variance_ratio=value / rows.energy,
@@ -452,69 +400,52 @@ class VariationRun(KeptRun):
                     half_agreement=float(agreements[c]),
                 )
             )
-        zero = tuple(np.zeros(d) for d in self._data.dims)
+        zero = tuple(np.zeros(d) for d in dims)
         nothing = Component(zero, 0.0, (0.0, 0.0), zero, 1.0 if nulls else math.nan, variance=0.0, variance_ratio=0.0)
         components += [nothing] * (solver.n_components - len(components))
         stop = StopReason.STREAM_ENDED
         if not (nulls and p[0] <= 1 - solver.confidence):
             stop = StopReason.NO_SIGNAL if nulls else StopReason.UNTESTABLE
-        held = rows.nbytes * (4 if self._all_rows else 3)
+        held = rows.nbytes * (4 if self._way == "rows" else 3)
         return Estimate(
             solver="variation",
             components=tuple(components),
             stop_reason=stop,
             signal_p=p[0] if nulls else math.nan,
             n_samples=n,
-            state_bytes=held + sum(8 * d * d for d in self._data.dims) * (HEADS + RANDOM_STARTS),
+            state_bytes=held + sum(8 * d * d for d in dims) * (HEADS + RANDOM_STARTS),
             n_passes=self._passes,
             n_units=n,
             n_resamples=len(nulls[0]) - 1 if nulls else 0,
             advice=tuple(advice),
         )
 
-    def _find(self) -> None:
-        """All patterns, from rows or a second moment in memory."""
-        self._found = []
-        if self._squares:
-            values, axes = np.linalg.eigh(self._rows.scatter)
-            factor = (axes * np.sqrt(np.maximum(values, 0))).T
-        else:
-            factor = self._held(self._taken_out(0)).reshape(-1, self._entries)
-            if len(factor) > 2 * factor.shape[1]:
-                factor = np.linalg.qr(factor, mode="r")
-        for c in range(self.solver.n_components):
-            Z = without(factor, self._taken_out(c)).reshape(-1, *self._data.dims)
-            if not float(np.vdot(Z, Z)) > 1e-26 * self._rows.energy:
-                break
-            self._found.append(climbed(Z, starts_of(Z)))
-
     def _test(self) -> tuple[list[float], list[Array], Array, list[str]]:
         """Of every component p, null distribution and agreement of halves, on rows that are held; and advice."""
-        rows, solver, p = self._held(self._taken_out(0)), self.solver, [math.nan] * len(self._found)
-        unknown = np.array(p)
+        rows, solver, p, n, why = self._held(), self.solver, [math.nan] * len(self._found), self._rows.n, ""
         if len(rows) < 4 or not p:
-            action = "Give 4 or more." if self._n < 4 else "A larger memory_limit allows for more."
-            return p, [], unknown, [f"Not tested: {len(rows)} samples are too few. {action}"]
-        if solver.dependence is not None and self._stride == 1 and len(rows) > 8 and (r := neighbours_alike(rows)):
-            return (
-                p,
-                [],
-                unknown,
-                [
-                    f"Not tested: neighbouring samples are correlated ({r:.2f}), and the test takes them as "
-                    "independent. If their order is meaningless, use dependence=None."
-                ],
-            )
+            action = "Give 4 or more." if n < 4 else "A larger memory_limit allows for more."
+            why = f"{len(rows)} samples are too few. {action}"
+        elif solver.dependence is not None and self._stride == 1 and len(rows) > 8 and (r := neighbours_alike(rows)):
+            why = f"neighbouring samples are correlated ({r:.2f}), and the test takes them as independent. "
+            why += "If their order is meaningless, use dependence=None."
+        if why:
+            return p, [], np.array(p), [f"Not tested: {why}"]
         used, advice = min(max(4, TESTED // self._entries), len(rows)), []
-        if used < self._n:
-            advice = [f"The test used {used} of {self._n} samples; a larger memory_limit may allow more."]
+        if used < n:
+            advice = [f"The test used {used} of {n} samples; a larger memory_limit may allow more."]
             rows = rows[np.linspace(0, len(rows) - 1, used).astype(int)]
         rng = generator(solver.random_state, "signs")
         asked = FLIPS if solver.n_resamples == "auto" else int(solver.n_resamples)
-        nulls, least = [], 0.0
+        nulls, least, patterns = [], 0.0, [vectors for vectors, _ in self._found]
         for c in range(len(p)):
-            Z = without(rows.reshape(used, -1), self._taken_out(c)).reshape(rows.shape)
+            Z = without(rows.reshape(used, -1), orthonormal(patterns[:c], self._entries)).reshape(rows.shape)
             nulls.append(sign_test(Z, asked, rng))
             p[c] = least = max(float(p_values(nulls[c])[0]), least)
-        fitted = functools.partial(leading_of_some, rows, len(p))
-        return p, nulls, half_agreements(used, fitted, [own for own, _ in self._found], signed=False), advice
+
+        def fitted(some: Array) -> list[list[Array]]:
+            own = rows[some]
+            found = [vectors for vectors, _ in components_of(own - own.mean(axis=0), len(p))]
+            return found + [[np.zeros(d) for d in rows.shape[1:]]] * (len(p) - len(found))
+
+        return p, nulls, half_agreements(used, fitted, patterns, signed=False), advice

@@ -53,7 +53,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -65,43 +65,40 @@ from tpca.errors import SolverError, check_integer
 from tpca.inference.flips import first_p, rearrangements
 from tpca.randomness import generator
 from tpca.solvers.folds import (
-    FEW_COLUMNS,
     GROUP_ROWS,
     MEMORY,
     NONE,
-    Beside,
-    Collected,
     FirstLook,
     FoldedBatch,
     FoldedRows,
     Folds,
-    HeldScores,
     Outs,
     Passes,
     Reader,
+    Turn,
+    Turns,
     Whitening,
-    check_shrinkage,
+    contracted,
     fold_count,
-    is_few,
+    joined_scores,
     leading_directions,
     learn_whitenings,
     refuse_memory,
-    turn_of,
 )
 from tpca.solvers.options import Callback, check_memory, check_options, check_resamples, check_share, option
 from tpca.solvers.rank_one import alternate, deflated, is_ghost, oriented, units
-from tpca.tensors import Accumulator, RankOne
+from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array
+from tpca.tensors.rows import BatchLists, RowsBatch
+
+Known = Mapping[int, Sequence[RankOne]]  # components, by the fold that is left out
 
 MIN_ROWS = 20
 SAME = 0.7  # overlap above which a vector is that of an earlier component
 SAME_TOP = 0.99  # overlap of all vectors at which two climbs count as one
 SHARED, EXTRA = 6, 4  # shared starts, and columns beside them in the iteration that finds them
-RANDOM, SECOND, FINALISTS = (
-    16,
-    6,
-    3,
-)  # random starts, those of them that go on, and those of all that climb to their tops
+# Random starts, those of them that go on, and those of all that climb to their tops.
+RANDOM, SECOND, FINALISTS = 16, 6, 3
 FIRST_SWEEPS, FEW_SWEEPS, LAST_SWEEPS = 2, 5, 200
 RESAMPLES, MAX_RESAMPLES = 199, 29_999
 EXACT_ROWS = 4000  # held-out rows of a fold up to which they are resampled; above, sums of units have Student's law
@@ -116,75 +113,23 @@ MAX_Z = float(-ndtri(1e-4))
 # What passes add up ---------------------------------------------------------------------------------------------------
 
 
-class Products(Accumulator):
-    """Sums of x_m times the products of all other scores, for S starts.
-
-    ``weights[i]`` are ``(S, d_i)``, of scores x·w - ``offsets[i]``; ``out`` says which fold a start leaves out.
-    ``mass`` is the sum of the products alone, ``seen`` the rows that count.
-    """
-
-    SUMS = ("total", "mass", "seen")
-
-    def __init__(self, weights: Sequence[Array], offsets: Sequence[Array], mode: int, out: Outs) -> None:
-        super().__init__(list(weights), list(offsets), mode, out)
-        self.total = np.zeros(weights[mode].shape)
-        self.mass, self.seen = np.zeros(len(out)), np.zeros(len(out))
-
-    def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
-        """Take the rows of a batch."""
-        weights, offsets, mode, out = self.question
-        product: Any = None
-        for i, (view, w, offset) in enumerate(zip(batch.views, weights, offsets, strict=True)):
-            if i != mode:
-                scores = view @ w.T.astype(view.dtype) - offset.astype(view.dtype)
-                product = scores if product is None else product * scores
-        self.seen += batch.leave_out(product, out)
-        self.mass += product.sum(axis=0, dtype=np.float64)
-        self.total += product.T @ batch.views[mode]
-        self.n += len(batch)
+def with_columns(batch: FoldedBatch, factors: Sequence[NDArray[Any]]) -> list[Array]:
+    """Columns of every view times factors ``(rows, c)`` by the places of rows; then squared products with the first."""
+    each = [(own[batch.places], view) for own, view in zip(factors, batch.views, strict=True)]
+    squares = [(own[:, 0] ** 2) @ (view.astype(np.float64) ** 2) for own, view in each]
+    return [*(own.T @ view for own, view in each), *squares]
 
 
-class WithColumns(Accumulator):
-    """Sums of factors of rows times their columns: ``factors[i]`` are ``(rows, c)``, by the places of rows.
-
-    ``squares``: the sums of the squared products with the first factor.
-    """
-
-    SUMS = ("total", "squares")
-
-    def __init__(self, factors: Sequence[NDArray[Any]], dims: Sequence[int]) -> None:
-        super().__init__(list(factors), dims)
-        self.total = [np.zeros((own.shape[1], d)) for own, d in zip(factors, dims, strict=True)]
-        self.squares = [np.zeros(d) for d in dims]
-
-    def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
-        """Take the rows of a batch."""
-        for i, (factors, view) in enumerate(zip(self.question[0], batch.views, strict=True)):
-            own = factors[batch.places]
-            self.total[i] += own.T @ view
-            self.squares[i] += (own[:, 0] ** 2) @ (view.astype(np.float64) ** 2)
-        self.n += len(batch)
+def relations(batch: FoldedBatch, weights: Sequence[Array]) -> list[Array]:
+    """Products of all scores, view by view, with each other and with the columns of all views."""
+    each = [x @ w.T.astype(np.float64) for x, w in zip(batch.views, weights, strict=True)]
+    scores = np.concatenate(each, axis=1)
+    return [scores.T @ scores, *(scores.T @ view for view in batch.views)]
 
 
-class Relations(Accumulator):
-    """Sums of products of all scores with each other and with the columns of all views, scores view by view."""
-
-    SUMS = ("scores", "columns")
-
-    def __init__(self, weights: Sequence[Array]) -> None:
-        super().__init__(list(weights))
-        count = sum(len(w) for w in weights)
-        self.scores, self.columns = np.zeros((count, count)), [np.zeros((count, w.shape[1])) for w in weights]
-
-    def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
-        """Take the rows of a batch."""
-        scores = np.concatenate(
-            [x @ w.T.astype(np.float64) for x, w in zip(batch.views, *self.question, strict=True)], axis=1
-        )
-        self.scores += scores.T @ scores
-        for own, view in zip(self.columns, batch.views, strict=True):
-            own += scores.T @ view
-        self.n += len(batch)
+def rows_of(batch: RowsBatch, view: int) -> list[NDArray[Any]]:
+    """The rows of one view as they are."""
+    return [batch.views[view]]
 
 
 # The climb ------------------------------------------------------------------------------------------------------------
@@ -230,30 +175,32 @@ class Starts:
 class Climb:
     """The moment of rows without a fold, whitened without it, less the components ``known`` to who leaves it out."""
 
-    def __init__(
-        self,
-        passes: Passes,
-        whitenings: Mapping[int, Sequence[Whitening]],
-        known: Mapping[int, Sequence[RankOne]] | None = None,
-    ) -> None:
-        self._passes, self._dims, self._whitenings, self._known = passes, passes.dims, whitenings, known or {}
+    def __init__(self, passes: Passes, whitenings: Mapping[int, Sequence[Whitening]], known: Known) -> None:
+        self._passes, self._whitenings, self._known = passes, whitenings, known
 
-    def gradient(self, vectors: Sequence[Array], mode: int, out: Outs) -> Array:
-        """g_m of every start."""
+    def _images(self, vectors: Sequence[Array], out: Outs, mode: int | None = None) -> list[Array]:
+        """What :func:`tpca.solvers.folds.contracted` adds up for directions among z, divided by rows; also among z."""
         weights, offsets = [np.zeros(v.shape) for v in vectors], [np.zeros(len(out)) for _ in vectors]
-        for fold in np.unique(out):
-            own = out == fold
+        those = {fold: out == fold for fold in np.unique(out)}
+        for fold, own in those.items():
             for i, white in enumerate(self._whitenings[fold]):
                 if i != mode:
                     weights[i][own] = white.weights(vectors[i][own])
                     offsets[i][own] = weights[i][own] @ white.mean
-        sums = self._passes.total(Products(weights, offsets, mode, out))
-        gradient = np.empty(vectors[mode].shape)
-        for fold in np.unique(out):
-            own, white = out == fold, self._whitenings[fold][mode]
-            raw = white.whitened(sums.total[own] - np.multiply.outer(sums.mass[own], white.mean))
-            raw /= np.maximum(sums.seen[own], 1)[:, None]
-            gradient[own] = deflated(raw, [v[own] for v in vectors], mode, self._known.get(fold, ()))
+        mass, seen, *images = self._passes.sums(contracted, weights, offsets, out, mode)
+        for fold, own in those.items():
+            whites = self._whitenings[fold] if mode is None else [self._whitenings[fold][mode]]
+            for image, white in zip(images, whites, strict=True):
+                raw = white.whitened(image[own] - np.multiply.outer(mass[own], white.mean))
+                image[own] = raw / np.maximum(seen[own], 1)[:, None]
+        return images
+
+    def gradient(self, vectors: Sequence[Array], mode: int, out: Outs) -> Array:
+        """g_m of every start."""
+        (gradient,) = self._images(vectors, out, mode)
+        for fold, known in self._known.items():
+            own = out == fold
+            gradient[own] = deflated(gradient[own], [v[own] for v in vectors], mode, known)
         return gradient
 
     def climb(self, starts: Starts, sweeps: int, tolerance: float = 0.0) -> Starts:
@@ -276,39 +223,26 @@ class Climb:
         heights = np.sum(self.gradient(starts.vectors, 0, starts.out) * starts.vectors[0], axis=1)
         return Starts([*others, last * np.where(heights < 0, -1.0, 1.0)[:, None]], starts.out, np.abs(heights))
 
-    def random(self, folds: Sequence[int], seed: int) -> Starts:
-        """Random starts of every fold, those that are highest after some sweeps."""
-        out = np.repeat(folds, RANDOM)
-        draws = (generator(seed, f"random starts {i}").standard_normal((len(out), d)) for i, d in enumerate(self._dims))
-        return self.climb(Starts([units(v) for v in draws], out, np.zeros(len(out))), FIRST_SWEEPS).best(SECOND)
-
     def shared(self, folds: Sequence[int]) -> Starts:
         """Leading directions of all views side by side, cut into one vector per view; the same whatever the seed."""
-        dims, out, cuts = self._dims, np.asarray(folds), np.cumsum(self._dims)[:-1]
+        dims, cuts = self._passes.dims, np.cumsum(self._passes.dims)[:-1]
 
         def image(block: Array) -> Array:
-            """The second moment of all whitened views side by side, times a block ``(F, D, c)``."""
-            weights, offsets, found = np.empty(block.shape), np.zeros((len(out), block.shape[2])), np.empty(block.shape)
-            for f, fold in enumerate(out):
-                pairs = zip(np.split(block[f], cuts), np.split(weights[f], cuts), strict=True)
-                for white, (part, own) in zip(self._whitenings[fold], pairs, strict=True):
-                    own[:] = white.weights(part.T).T
-                    offsets[f] += white.mean @ own
-            sums = self._passes.total(Beside(weights, offsets, dims, out))
-            for f, fold in enumerate(out):
-                pairs = zip(np.split(sums.image[f], cuts), np.split(found[f], cuts), strict=True)
-                for white, (part, own) in zip(self._whitenings[fold], pairs, strict=True):
-                    own[:] = white.whitened((part - np.multiply.outer(white.mean, sums.mass[f])).T).T
-            return found
+            """The second moment of all whitened views side by side, times a block of rows ``(F, c, D)``."""
+            parts = np.split(block.reshape(-1, block.shape[2]), cuts, axis=1)
+            return np.concatenate(self._images(parts, np.repeat(folds, block.shape[1])), axis=1).reshape(block.shape)
 
         count = min(SHARED + EXTRA, *dims)
-        best = leading_directions(image, (len(out), sum(dims), count))[:, :SHARED]
+        best = leading_directions(image, (len(folds), count, sum(dims)))[:, :SHARED]
         vectors = [units(part).reshape(-1, part.shape[2]) for part in np.split(best, cuts, axis=2)]
-        return Starts(vectors, np.repeat(out, best.shape[1]), np.zeros(best.shape[0] * best.shape[1]))
+        return Starts(vectors, np.repeat(folds, best.shape[1]), np.zeros(len(vectors[0])))
 
     def top(self, starts: Starts, folds: Sequence[int], seed: int, sweeps: int, tolerance: float) -> Starts:
-        """The tops that are reached from some starts and from random ones."""
-        reached = self.climb(starts.joined(self.random(folds, seed)), FIRST_SWEEPS)
+        """The tops that are reached from some starts and from random ones, those highest after some sweeps."""
+        out, dims = np.repeat(folds, RANDOM), self._passes.dims
+        draws = (generator(seed, f"random starts {i}").standard_normal((len(out), d)) for i, d in enumerate(dims))
+        random = self.climb(Starts([units(v) for v in draws], out, np.zeros(len(out))), FIRST_SWEEPS).best(SECOND)
+        reached = self.climb(starts.joined(random), FIRST_SWEEPS)
         return self.climb(reached.best(FINALISTS), sweeps, tolerance)
 
     def steps(self, folds: Sequence[int]) -> list[Starts]:
@@ -350,16 +284,13 @@ def choose(products: Array) -> int:
 
 def combined(p: Sequence[float]) -> float:
     """One p of those of K folds."""
-    if len(p) == 1:
+    count = len(p)
+    if count == 1:
         return p[0]
+    degrees = np.arange(1, count + 1)  # the largest is at 1 / log((K - 1)/(K - 2)) < K
+    inflation = 1 + float(np.max(degrees * ((count - 2) / (count - 1)) ** (degrees - 1)))
     z = np.clip(-ndtri(np.array(p)), -MAX_Z, MAX_Z)
-    return float(ndtr(-z.sum() / math.sqrt(len(p) * inflation(len(p)))))
-
-
-def inflation(folds: int) -> float:
-    """b_K: by how much the dependence of folds may raise the variance of their sum."""
-    degrees = np.arange(1, folds + 1)  # the largest is at 1 / log((K - 1)/(K - 2)) < K
-    return 1 + float(np.max(degrees * ((folds - 2) / (folds - 1)) ** (degrees - 1)))
+    return float(ndtr(-z.sum() / math.sqrt(count * inflation)))
 
 
 @dataclass(frozen=True)
@@ -434,6 +365,13 @@ class Held:
 # The fit --------------------------------------------------------------------------------------------------------------
 
 
+def check_shrinkage(name: str, value: float | str) -> float | str:
+    """A share, or ``"auto"``."""
+    if value != "auto" and (isinstance(value, str) or not 0 <= value <= 1):
+        raise SolverError(f"{name} must lie between 0 and 1, or be 'auto', got {value!r}.")
+    return value
+
+
 def check_dependence(name: str, value: Any) -> str | None:
     """``"auto"`` or ``None``."""
     if value not in ("auto", None):
@@ -452,6 +390,7 @@ class ViewsOptions:
     n_resamples: int | str = option("auto", check_resamples)
     dependence: str | None = option("auto", check_dependence)
     memory_limit: Any = option(None, check_memory)
+    random_state: int = option(0)
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -467,32 +406,35 @@ class ViewsOptions:
         """As many, if the factors of all rows fit."""
         return min(self.resamples, COLUMN_NUMBERS // (views * rows))
 
-
-@dataclass(frozen=True)
-class Direction:
-    """One component: weights ``(d_i,)`` on the columns of every view, and what held-out rows say of it."""
-
-    weights: tuple[Array, ...]
-    loadings: tuple[Array, ...]
-    loading_p_values: tuple[Array, ...]
-    moment: float
-    correlation: float
-    correlation_error: float
-    p_value: float
-
-    @classmethod
-    def nothing(cls, dims: Sequence[int]) -> Direction:
-        """Where there is no further one."""
-        zeros, ones = tuple(np.zeros(d) for d in dims), tuple(np.ones(d) for d in dims)
-        return cls(zeros, zeros, ones, 0.0, 0.0, math.nan, 1.0)
+    def needed(self, stream: RowsStream) -> float:
+        """Bytes beside rows: L of every view and fold; to learn them, sums and covariances; factors of rows."""
+        length, folds, views = stream.length or 0, fold_count(self.validation_fraction) + 1, len(stream.dims)
+        dims = [min(d, length) for d in stream.dims]
+        groups = max(1, length // (GROUP_ROWS * max(dims))).bit_length()
+        learning = 8 * max(dims) ** 2 * (folds * groups + 4)
+        wide = max((4 * 8 * length * d for d in stream.dims if d > length), default=0)
+        exact = length < (folds - 1) * EXACT_ROWS
+        factors = 4 * (views + 1) * length * (1 + self.column_resamples(views, length)) if exact else 0
+        kept = np.dtype(stream.dtype).itemsize * folds * sum(d * d for d in dims)
+        return float(kept + max(learning, factors) + wide)
 
 
 @dataclass(frozen=True)
 class ViewsFit:
-    """What a fit of views gave: as many components as were asked for, of which some are ``significant``."""
+    """What a fit of views gave: as many components as were asked for, of which some are ``significant``.
+
+    Of every component ``(C,)`` its ``moments``, ``correlations`` and so on; of every view, ``(C, d_i)``, ``weights``,
+    ``loadings`` and ``loading_p_values``.  Where there is no further component they are zeros, with a p of 1.
+    """
 
     means: list[Array]
-    components: tuple[Direction, ...]
+    weights: list[Array]
+    loadings: list[Array]
+    loading_p_values: list[Array]
+    moments: Array
+    correlations: Array
+    correlation_errors: Array
+    p_values: Array
     significant: NDArray[np.bool_]
     n_samples: int
     n_skipped: int
@@ -500,11 +442,6 @@ class ViewsFit:
     """The correlation of neighbouring rows, if the test allowed for one; else 0."""
     slopes: tuple[Array, list[Array]]
     """Σyyᵀ and Σyxᵀ of all scores, to predict a missing view."""
-
-    def of_every(self, name: str) -> list[Array]:
-        """A field of all components, view by view, ``(C, d_i)``."""
-        each = [getattr(one, name) for one in self.components]
-        return [np.stack([one[i] for one in each]) for i in range(len(self.means))]
 
     @property
     def advice(self) -> list[str]:
@@ -523,16 +460,10 @@ class ViewsFit:
 
 
 def fit_views(
-    stream: RowsStream,
-    reader: Reader,
-    asked: ViewsOptions,
-    seed: int = 0,
-    groups: Any = None,
-    callbacks: Sequence[Callback] = (),
+    stream: RowsStream, reader: Reader, asked: ViewsOptions, groups: Any = None, callbacks: Sequence[Callback] = ()
 ) -> ViewsFit:
     """Components of stored views; ``reader`` makes an engine over a stream."""
-    engine, length = reader(stream), stream.length or 0
-    needed = _bytes(stream, asked)
+    engine, length, needed = reader(stream), stream.length or 0, asked.needed(stream)
     what = f"covariances and resampled scores of views of {', '.join(map(str, stream.dims))} columns"
     refuse_memory(needed, asked.memory_limit, what)
     look = engine.reduce(FirstLook(stream.dims))
@@ -540,49 +471,24 @@ def fit_views(
         raise SolverError(f"at least {MIN_ROWS} rows are needed to learn from and to judge by, got {look.n}.")
     neighbours = look.neighbours if asked.dependence == "auto" and groups is None else 0.0
     folds = Folds.of(look, length, asked.validation_fraction, groups, neighbours > 0)
-    few = asked.shrinkage == "auto" and is_few(look.n, [min(d, 2 * look.n) for d in stream.dims])
-    turns: list[Array | None] = [None] * len(stream.dims)
+    turns: list[Turn | None] = [None] * len(stream.dims)
     for i, d in enumerate(stream.dims):
-        if d > look.n * (1 + few):
+        if d > look.n:
             engine.rewind()
-            turns[i] = turn_of(np.concatenate(engine.reduce(Collected(i)).parts), look.means[i], few)
+            (rows,) = engine.reduce(BatchLists(rows_of, i)).joined()
+            turns[i] = Turn.of(rows, look.means[i], asked.shrinkage == "auto")
     room = MEMORY if asked.memory_limit is None else asked.memory_limit - needed
     passes = Passes(FoldedRows(stream, folds, look.means, turns), reader, room, callbacks)
-    fit = _Fit(passes, folds, look, turns, asked, seed).run(engine.n_skipped, neighbours)
+    fit = _Fit(passes, folds, look, turns, asked).run(engine.n_skipped, neighbours)
     engine.check_unchanged()
     return fit
-
-
-def _bytes(stream: RowsStream, asked: ViewsOptions) -> float:
-    """What a fit holds beside rows: L of every view and fold; to learn them, sums and covariances; factors of rows."""
-    length, folds = stream.length or 0, fold_count(asked.validation_fraction) + 1
-    few = asked.shrinkage == "auto" and is_few(length, [min(d, 2 * length) for d in stream.dims])
-    dims = [min(d, (1 + few) * length) for d in stream.dims]
-    widest = sum(dims) if few else max(dims)
-    groups = max(1, length // (GROUP_ROWS * widest)).bit_length()
-    inner = few * (1 if widest > FEW_COLUMNS else folds - 2)
-    learning = 8 * widest**2 * (folds * groups + 3 * inner + 4)
-    wide = max((3 * 8 * (1 + few) * length * d for d in stream.dims if d > length), default=0)
-    exact, views = length < (folds - 1) * EXACT_ROWS, len(dims)
-    factors = 4 * (views + 1) * length * (1 + asked.column_resamples(views, length)) if exact else 0
-    kept = np.dtype(stream.dtype).itemsize * folds * sum(d * d for d in dims)
-    return float(kept + max(learning, factors) + wide)
 
 
 class _Fit:
     """One fit, in the coordinates that passes give."""
 
-    def __init__(
-        self,
-        passes: Passes,
-        folds: Folds,
-        look: FirstLook,
-        turns: Sequence[Array | None],
-        asked: ViewsOptions,
-        seed: int,
-    ) -> None:
-        self._passes, self._folds, self._asked, self._seed = passes, folds, asked, seed
-        self._look, self._turns = look, turns
+    def __init__(self, passes: Passes, folds: Folds, look: FirstLook, turns: Turns, asked: ViewsOptions) -> None:
+        self._passes, self._folds, self._look, self._turns, self._asked = passes, folds, look, turns, asked
         counts = np.bincount(folds.number[look.keys[0]], minlength=folds.count + 1)[: folds.count]
         self._folded = [int(fold) for fold in np.flatnonzero(counts)]
         if (learnt := look.n - int(counts.max())) < 2:
@@ -597,102 +503,87 @@ class _Fit:
 
     def run(self, n_skipped: int, neighbours: float) -> ViewsFit:
         """As many components as were asked for; each is significant only if those before it are."""
-        asked, found, earlier = self._asked, list[Direction](), dict[int, list[RankOne]]()
-        dims, p = [len(mean) for mean in self._look.means], 0.0
-        vectors: list[tuple[Array, ...]] = []
-        for number in range(asked.n_components):
+        asked, means, count = self._asked, self._look.means, self._asked.n_components
+        weights = [np.zeros((count, d)) for d in self._passes.dims]
+        columns = [np.ones((count, len(mean))) for mean in means]
+        numbers = np.tile([0.0, 0.0, math.nan, 1.0], (count, 1))
+        earlier: dict[int, list[RankOne]] = {}
+        for number in range(count):
             self._passes.phase = f"component {number + 1}"
-            one, own = self._component(earlier)
-            if any(is_ghost(own[NONE].vectors, before, SAME) for before in vectors):
+            # What the rows that a climb sees say of the earlier components is subtracted: nothing of others gets in.
+            climb = Climb(self._passes, self._whitenings, earlier)
+            steps = climb.steps(self._folded)
+            held, levels = self._held(steps, earlier), len(steps)
+            products = np.concatenate([np.prod(each.scores[:levels], axis=1) for each in held], axis=1)
+            chosen = choose(products)
+            best = climb.on_all_rows(chosen, steps[0], asked.random_state)
+            if any(is_ghost(best.vectors, before.vectors, SAME) for before in earlier.get(NONE, ())):
                 break
-            p = max(p, one.p_value)
-            vectors.append(own[NONE].vectors)
-            found.append(replace(one, p_value=p))
-            for fold, rank_one in own.items():
-                earlier.setdefault(fold, []).append(rank_one)
-        found, slopes = self._with_relations(found)
-        found += [Direction.nothing(dims)] * (asked.n_components - len(found))
-        significant = np.array([one.p_value <= 1 - asked.confidence for one in found])
-        return ViewsFit(self._look.means, tuple(found), significant, self._look.n, n_skipped, neighbours, slopes)
+            error = products[chosen].std(ddof=1) / math.sqrt(products.shape[1])
+            p = combined([each.p_value(slice(levels, None), chosen, asked.resamples) for each in held])
+            p = max(p, numbers[number - 1, 3] if number else 0.0)
+            numbers[number] = best.strength, products[chosen].mean(), error, p
+            for i, (white, v) in enumerate(zip(self._whitenings[NONE], oriented(best.vectors), strict=True)):
+                weights[i][number] = white.weights(v[None])[0]
+            for column, own in zip(columns, self._columns_p(held, levels + chosen), strict=True):
+                column[number] = own
+            for fold, top in [(NONE, best), *((fold, steps[chosen].top(fold)) for fold in self._folded)]:
+                earlier.setdefault(fold, []).append(top)
+        weights, loadings, slopes = self._related(weights)
+        moments, scores, errors, p = numbers.T
+        significant, n = p <= 1 - asked.confidence, self._look.n
+        return ViewsFit(
+            means, weights, loadings, columns, moments, scores, errors, p, significant, n, n_skipped, neighbours, slopes
+        )
 
-    def _component(self, earlier: dict[int, list[RankOne]]) -> tuple[Direction, dict[int, RankOne]]:
-        """The next one, with weights on coordinates; and what was reached without every fold."""
-        asked = self._asked
-        # What the rows that a climb sees say of the earlier components is subtracted: nothing of others gets in.
-        climb = Climb(self._passes, self._whitenings, earlier)
-        steps = climb.steps(self._folded)
-        held, count = self._held(steps, earlier), len(steps)
-        products = np.concatenate([np.prod(each.scores[:count], axis=1) for each in held], axis=1)
-        chosen = choose(products)
-        mean = float(products[chosen].mean())
-        error = float(products[chosen].std(ddof=1)) / math.sqrt(products.shape[1])
-        p = combined([each.p_value(slice(count, None), chosen, asked.resamples) for each in held])
-        best = climb.on_all_rows(chosen, steps[0], self._seed)
-        own = {fold: steps[chosen].top(fold) for fold in self._folded} | {NONE: best}
-        pairs = zip(self._whitenings[NONE], oriented(best.vectors), strict=True)
-        weights = tuple(white.weights(v[None])[0] for white, v in pairs)
-        columns = self._columns_p(held, count + chosen)
-        return Direction(weights, (), columns, best.strength, mean, error, p), own
-
-    def _held(self, steps: Sequence[Starts], earlier: Mapping[int, Sequence[RankOne]]) -> list[Held]:
+    def _held(self, steps: Sequence[Starts], earlier: Known) -> list[Held]:
         """Scores of every fold along what was reached without it: of all steps, and of the same aside."""
-        asked: list[list[Array]] = [[np.zeros((1, d)) for d in self._passes.dims]] * self._folds.count
+        asked: list[list[Array]] = [[np.zeros((2 * len(steps), d)) for d in self._passes.dims]] * self._folds.count
         for fold in self._folded:
-            own = [step.top(fold).vectors for step in steps]
+            own = [oriented(step.top(fold).vectors) for step in steps]  # scores of all folds add up for a column
             each = [*own, *(_aside(vectors, earlier.get(fold, ())) for vectors in own)]
             pairs = zip(zip(*each, strict=True), self._whitenings[fold], strict=True)
             asked[fold] = [white.weights(np.stack(mode)) for mode, white in pairs]
-        scores = self._passes.total(HeldScores(asked))
-        return [Held.of(*scores.joined(fold), self._folds, fold) for fold in self._folded]
+        places, scores = joined_scores(self._passes, asked)
+        those = {fold: self._folds.number[places] == fold for fold in self._folded}
+        return [Held.of(places[own], scores[..., own], self._folds, fold) for fold, own in those.items()]
 
-    def _columns_p(self, held: Sequence[Held], level: int) -> tuple[Array, ...]:
+    def _columns_p(self, held: Sequence[Held], level: int) -> list[Array]:
         """Family-wise p of every column, from the rearrangements of the test; of many rows, by the normal law."""
         views, rows, exact = len(self._turns), len(self._folds.number), all(each.exact for each in held)
         if not exact and self._folds.serial:
-            return tuple(np.full(len(mean), math.nan) for mean in self._look.means)
+            return [np.full(len(mean), math.nan) for mean in self._look.means]
         most = self._asked.column_resamples(views, rows) if exact else 0
         factors = np.zeros((views, rows, 1 + most), np.float32)
         there = min(one.write_factors(level, factors) for one in held)  # short series have few shifts
-        sums = self._passes.total(WithColumns(list(factors[:, :, :there]), self._passes.dims))
+        sums = self._passes.sums(with_columns, list(factors[:, :, :there]))
         total, sizes = sum(len(one.places) for one in held), []
-        for own, squares, variance, turn in zip(sums.total, sums.squares, self._variances, self._turns, strict=True):
-            columns = _on_columns(own, turn)
+        each = zip(sums[:views], sums[views:], self._variances, self._turns, strict=True)
+        for own, squares, variance, turn in each:
+            columns = own if turn is None else own @ turn.up.T
             spread = variance * total if exact or turn is not None else squares - columns[0] ** 2 / total
             sizes.append(np.where(variance > 0, np.abs(columns) / np.sqrt(np.maximum(spread, 1e-300)), 0.0))
         if not exact:
             count = sum(own.shape[1] for own in sizes)
-            return tuple(np.minimum(1.0, 2 * count * ndtr(-own[0])) for own in sizes)
+            return [np.minimum(1.0, 2 * count * ndtr(-own[0])) for own in sizes]
         largest = np.max([own.max(axis=1) for own in sizes], axis=0)
-        return tuple((1 + np.sum(largest[1:, None] >= own[0] * (1 - 1e-6), axis=0)) / len(largest) for own in sizes)
+        return [(1 + np.sum(largest[1:, None] >= own[0] * (1 - 1e-6), axis=0)) / len(largest) for own in sizes]
 
-    def _with_relations(self, found: list[Direction]) -> tuple[list[Direction], tuple[Array, list[Array]]]:
-        """Weights on columns, loadings, and signs for which scores agree; sums that predict a missing view."""
-        views, count = len(self._turns), len(found)
-        weights = [np.stack([one.weights[i] for one in found]) for i in range(views)]
-        sums = self._passes.total(Relations(weights))
-        columns = [_on_columns(own, turn) for own, turn in zip(sums.columns, self._turns, strict=True)]
-        turned = [_on_columns(own, turn) for own, turn in zip(weights, self._turns, strict=True)]
-        mine = [slice(i * count, (i + 1) * count) for i in range(views)]
-        loadings = []
-        for own, part, variance in zip(columns, mine, self._variances, strict=True):
-            level = np.sqrt(np.multiply.outer(np.diag(sums.scores)[part], variance * (sums.n - 1)))
-            loadings.append(np.where(level > 0, own[part] / np.where(level > 0, level, 1.0), 0.0))
-        signs = np.stack([_signs(sums.scores[c, c::count], loadings[0][c]) for c in range(count)])
-        each = signs.T.ravel()  # view by view, as the scores
-        told = [
-            replace(
-                one,
-                weights=tuple(signs[c, i] * turned[i][c] for i in range(views)),
-                loadings=tuple(signs[c, i] * loadings[i][c] for i in range(views)),
-            )
-            for c, one in enumerate(found)
-        ]
-        return told, (np.multiply.outer(each, each) * sums.scores, [each[:, None] * own for own in columns])
-
-
-def _on_columns(rows: Array, turn: Array | None) -> Array:
-    """Numbers ``(c, r)`` for coordinates, as those for columns ``(c, d)``."""
-    return rows if turn is None else np.asarray(rows @ turn.T)
+    def _related(self, weights: list[Array]) -> tuple[list[Array], list[Array], tuple[Array, list[Array]]]:
+        """Weights on columns, loadings, and sums that predict a missing view; with signs for which scores agree."""
+        scores, *columns = self._passes.sums(relations, weights)
+        count, loadings = len(weights[0]), []
+        for i, (turn, variance) in enumerate(zip(self._turns, self._variances, strict=True)):
+            if turn is not None:
+                weights[i], columns[i] = weights[i] @ turn.down.T, columns[i] @ turn.up.T
+            mine = slice(i * count, (i + 1) * count)
+            level = np.sqrt(np.multiply.outer(np.diag(scores)[mine], variance * (self._look.n - 1)))
+            loadings.append(np.where(level > 0, columns[i][mine] / np.where(level > 0, level, 1.0), 0.0))
+        signs = np.stack([_signs(scores[c, c::count], loadings[0][c]) for c in range(count)], axis=1)
+        turned = [[own[:, None] * each for own, each in zip(signs, some, strict=True)] for some in (weights, loadings)]
+        each = signs.ravel()  # view by view, as the scores
+        slopes = np.multiply.outer(each, each) * scores, [each[:, None] * own for own in columns]
+        return turned[0], turned[1], slopes
 
 
 def _aside(vectors: Sequence[Array], known: Sequence[RankOne]) -> list[Array]:

@@ -3,7 +3,7 @@
 from tpca.tensors.accumulators import Accumulator, Gradients, Rewards, SampleGradients, TensorSum
 from tpca.tensors.contraction import Answer, Query, RankOne, SubBatches, contract, contract_all
 from tpca.tensors.dense import Batch, DenseBatch, DeviceBatch
-from tpca.tensors.rows import RowsBatch, Scores
+from tpca.tensors.rows import RowsBatch
 from tpca.tensors.slabs import SlabBatch
 from tpca.tensors.sparse import SparseBatch
 
@@ -19,7 +19,6 @@ __all__ = [
     "Rewards",
     "RowsBatch",
     "SampleGradients",
-    "Scores",
     "SlabBatch",
     "SparseBatch",
     "SubBatches",

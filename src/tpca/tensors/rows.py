@@ -1,15 +1,17 @@
-"""Rows of one table, or of several views of the same things, as a batch; and their scores."""
+"""Rows of one table, or of several views of the same things, as a batch; what is added up of them, or listed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.tensors.accumulators import Accumulator
+from tpca.tensors.accumulators import Accumulator, plus
 from tpca.tensors.blocks import Array
+
+OfBatch = Callable[..., Sequence[Any]]
 
 
 class RowsBatch:
@@ -43,21 +45,42 @@ class RowsBatch:
         return list(self.views)
 
 
-class Scores(Accumulator):
-    """Scores of all rows: ``weights[i]`` is ``(c, d_i)``; ``means`` are subtracted from the columns first."""
+class BatchSums(Accumulator):
+    """``sums`` over all batches of what ``function(batch, *arguments)`` says of each: arrays, in double precision."""
 
-    LISTS = ("parts",)
+    SUMS = ("sums",)
 
-    def __init__(self, weights: Sequence[Array], means: Sequence[Array]) -> None:
-        super().__init__(list(weights), list(means))
-        self.parts: list[list[NDArray[Any]]] = []
+    def __init__(self, function: OfBatch, *arguments: Any) -> None:
+        super().__init__(function, *arguments)
+        self.sums: Any = None
 
     def add(self, batch: RowsBatch, at: int = 0) -> None:  # noqa: ARG002
         """Take the rows of a batch."""
-        self.parts.append([(x - m) @ w.T.astype(x.dtype) for x, w, m in zip(batch.views, *self.question, strict=True)])
+        function, *arguments = self.question
+        self.sums = plus(self.sums, [np.array(own, dtype=np.float64) for own in function(batch, *arguments)])
+        self.n += len(batch)
+
+
+class BatchLists(Accumulator):
+    """What ``function(batch, *arguments)`` says of the rows of every batch: arrays, ``joined`` to those of all rows."""
+
+    LISTS = ("parts",)
+
+    def __init__(self, function: OfBatch, *arguments: Any) -> None:
+        super().__init__(function, *arguments)
+        self.parts: list[Sequence[NDArray[Any]]] = []
+
+    def add(self, batch: RowsBatch, at: int = 0) -> None:  # noqa: ARG002
+        """Take the rows of a batch."""
+        function, *arguments = self.question
+        self.parts.append(function(batch, *arguments))
         self.n += len(batch)
 
     def joined(self) -> list[NDArray[Any]]:
-        """Scores ``(n, c)`` of every view."""
-        none = [np.empty((0, len(w))) for w in self.question[0]]
-        return [np.concatenate(view) for view in zip(none, *self.parts, strict=True)]
+        """The arrays of all rows."""
+        return [np.concatenate(own) for own in zip(*self.parts, strict=True)]
+
+
+def scores(batch: RowsBatch, weights: Sequence[Array], means: Sequence[Array]) -> list[NDArray[Any]]:
+    """Scores ``(n, c)`` of every view by weights ``(c, d_i)``; ``means`` are subtracted from the columns first."""
+    return [(x - mean) @ w.T.astype(x.dtype) for x, w, mean in zip(batch.views, weights, means, strict=True)]
