@@ -38,15 +38,15 @@ def test_what_is_left_of_units_is_what_least_squares_leaves(labels, rng):
     z, _ = design.rows(np.arange(len(X)))
     unit = np.arange(len(X)) // 10
     sums = {
-        int(g): UnitSum(np.tensordot(z[unit == g].T, X[unit == g], 1), z[unit == g].T @ z[unit == g], 10.0, 10)
+        int(g): UnitSum(np.tensordot(z[unit == g].T, X[unit == g], 1), z[unit == g].T @ z[unit == g], 10)
         for g in np.unique(unit)
     }
-    ((_, nuisances, asked),) = design.questions
-    parts = Contributions(sums, nuisances, asked, (6, 5), design.stacked)
+    ((_, interest),) = design.questions
+    parts = Contributions(sums, interest, (6, 5), design.stacked)
 
     flat = X.reshape(len(X), -1)
     residuals = flat - z @ np.linalg.lstsq(z, flat, rcond=None)[0]
-    _, kappa = parts.coefficients(z)
+    kappa = parts.kappa(z)[..., 0]
     expected = [np.einsum("nq,ne->qe", kappa[unit == g], residuals[unit == g]).ravel() for g in np.unique(unit)]
     left, _, _ = parts.left_over()
     np.testing.assert_allclose(left, expected, atol=1e-9)  # entries are sums of ten numbers of size 1

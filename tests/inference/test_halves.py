@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tpca import TensorPCA
-from tpca.inference.halves import half_agreements
+from tpca.inference.scatter import half_agreements
 
 RNG = np.random.default_rng(0)
 A, B = (np.linalg.qr(RNG.standard_normal((d, 2)))[0].T for d in (8, 6))

@@ -9,7 +9,7 @@ symbol                code
 ====================  ==========================================================
 z = (a, y)            ``Design.columns``, nuisances first
 w                     ``Design.weights``
-unit of a sample      :class:`Units`
+unit of a sample      :class:`~tpca.inference.units.Units`
 ====================  ==========================================================
 """
 
@@ -63,13 +63,11 @@ class Design:
         return len(self.labels) > 2
 
     @property
-    def questions(self) -> tuple[tuple[str, Indices, Indices], ...]:
-        """The name of every question, its nuisance columns, and its columns of interest."""
-        every = np.arange(self.n_columns)
-        if self.stacked or self.n_columns - self.n_nuisance == 1:
-            return ((self.names[0], every[: self.n_nuisance], every[self.n_nuisance :]),)
-        interest = every[self.n_nuisance :]
-        return tuple((name, every[every != j], np.array([j])) for name, j in zip(self.names, interest, strict=True))
+    def questions(self) -> tuple[tuple[str, Indices], ...]:
+        """The name of every question, and its columns of interest; all others are its nuisances."""
+        interest = np.arange(self.n_nuisance, self.n_columns)
+        each = [interest] if self.stacked else list(interest[:, None])
+        return tuple(zip(self.names, each, strict=True))
 
     def rows(self, places: Indices) -> tuple[Array, Array]:
         """Columns z (n, c) and weights w (n,) of the samples at some places."""
@@ -116,8 +114,9 @@ class Design:
         if self.columns is None:
             return
         w = np.ones(len(self.columns)) if self.weights is None else self.weights
-        for name, others, interest in self.questions:
-            a, y = (self.columns[:, some] * np.sqrt(w)[:, None] for some in (others, interest))
+        for name, interest in self.questions:
+            z = self.columns * np.sqrt(w)[:, None]
+            a, y = np.delete(z, interest, axis=1), z[:, interest]
             left = y - a @ np.linalg.lstsq(a, y, rcond=None)[0]
             if (np.sum(left**2, axis=0) <= DETERMINED * np.sum(y**2, axis=0)).any():
                 what = "y" if name in ("", "y") else f"y ({name})"
@@ -327,24 +326,3 @@ def _check_length(name: str, values: NDArray[Any], n: int | None) -> None:
         if isinstance(values[()], str):
             got = f"the text {str(values)!r}; give the column itself, such as table[{str(values)!r}]"
         raise SampleError(f"{name} must have a row for every sample, {'n' if n is None else n} of them, got {got}.")
-
-
-@dataclass(frozen=True)
-class Units:
-    """The unit of the sample at every place: a group that was given, or a bin of neighbours.
-
-    Bins are ``count`` of ``length`` samples, or of ``size`` samples each where the length is unknown.  Groups are
-    dealt into ``count`` units where there are more of them than that.
-    """
-
-    count: int
-    length: int | None = None
-    size: int = 1
-
-    def of(self, places: Indices, groups: Indices | None) -> Indices:
-        """Units of the samples at ``places``."""
-        if groups is not None:
-            return groups[places] % self.count
-        if self.length is None:
-            return places // self.size
-        return places * self.count // self.length

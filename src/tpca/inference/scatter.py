@@ -1,4 +1,4 @@
-r"""Errors of rank-one components from how units scatter about the estimate.
+r"""Errors of rank-one components from how units scatter about the estimate; and whether two halves of these agree.
 
 The fit is :math:`\sum_c \lambda_c\, v_{c1}\otimes\dots\otimes v_{ck}`.  A small change E of the tensor that is fitted
 changes it by :math:`\delta = (J^\top J)^+ J^\top E`, where J has the derivatives along every :math:`\lambda_c` and, at
@@ -11,21 +11,30 @@ From the sum of squares over units, on the squared scale, where the bias of a le
 
 .. math:: s^2 = \lambda^2\Big(1 - \sum_m |\delta v_m|^2\Big), \qquad
     \text{interval}\ \sqrt{\max(0, s^2 \pm 2\,t_{\nu}\,\mathrm{se}(\lambda)\,\lambda)} .
+
+**Halves.**  Units are split into two halves at random, components are fitted to each half alone, and those of a half
+are matched with those of the whole (by the assignment of largest total :math:`|\cos|`).  The agreement of component c
+is the cosine of its two unit patterns, :math:`\prod_m \langle u_m, v_m\rangle`, averaged over a few splits: 1 if both
+halves show the same pattern, near 0 if they have nothing in common.  Split-half analysis of Harshman & DeSarbo (1984).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 from scipy.stats import t as student
 
 from tpca.tensors.blocks import Array
 
 EQUAL = 1e-3  # relative difference of squared lengths below which singular vectors are not told apart
 LARGEST_SYSTEM = 4096  # parameters: 134 MB a matrix
+SPLITS = 5  # into halves
+
+Patterns = Sequence[Sequence[Array]]
 
 
 def slopes(rows: Array, vectors: Sequence[Array]) -> list[Array]:
@@ -150,3 +159,30 @@ def errors_of(tangents: Tangents, squares: Array, freedom: float, confidence: fl
         each = np.minimum(each, 1.0)  # an entry of a unit vector is no less sure than that
         found.append(Errors(strength, error, ends, tuple(np.split(each, np.cumsum(tangents.sizes)[:-1]))))
     return found
+
+
+def half_agreements(n_units: int, fitted: Callable[[Array], Patterns], whole: Patterns, signed: bool = True) -> Array:
+    """The agreement of every component of ``whole``; ``fitted`` gives those of the units whose numbers it is given.
+
+    Without ``signed`` a pattern and its negative are the same.  NaN for fewer than four units, and for a component that
+    is zero.
+    """
+    if n_units < 4:
+        return np.full(len(whole), math.nan)
+    rng = np.random.default_rng(0)  # fixed: the answer has no seed
+    each = []
+    for _ in range(SPLITS):
+        matched = []
+        for some in np.array_split(rng.permutation(n_units), 2):
+            half = fitted(np.sort(some))
+            distances = [[-abs(cosine(one, other)) for other in half] for one in whole]
+            matched.append([half[int(j)] for j in linear_sum_assignment(distances)[1]])
+        each.append([cosine(a, b) for a, b in zip(*matched, strict=True)])
+    mean = np.mean(each if signed else np.abs(each), axis=0)
+    there = [all(v.any() for v in vectors) for vectors in whole]
+    return np.where(there, mean, math.nan)
+
+
+def cosine(one: Sequence[Array], other: Sequence[Array]) -> float:
+    """Of the unit tensors of two components."""
+    return math.prod(float(v @ u) for v, u in zip(one, other, strict=True))

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dsyevd, dsyevr, ssyevd, ssyevr
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
+from tpca.inference.scatter import cosine
 from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array
 
@@ -374,11 +375,6 @@ def beyond(C: Array, vectors: Sequence[Array]) -> Array:
         part = functools.reduce(on, (j for j in modes if j != m), C)
         out = out - (part - on(part, m))
     return out
-
-
-def cosine(one: Sequence[Array], other: Sequence[Array]) -> float:
-    """Of the unit tensors of two components."""
-    return math.prod(float(v @ u) for v, u in zip(one, other, strict=True))
 
 
 # Eigenvectors of small matrices --------------------------------------------------------------------------------------
