@@ -101,6 +101,7 @@ class Conclusion:
         self.dependence = Dependence()
         if solver.dependence == "auto" and not grouped:
             self.dependence = dependence(parts, self.answer.vectors[0])
+        self.inflation, self.z = self.dependence.inflation, self.dependence.z  # of errors; and how certain it is
         asked = usual_resamples(math.prod(parts.shape)) if solver.n_resamples == "auto" else solver.n_resamples
         free = solver.dependence is None or grouped  # units have no order
         self.order = own_order(parts.C) if free else np.arange(len(parts))
@@ -197,9 +198,12 @@ class Conclusion:
         E, _, freedom = parts.left_over()
         energies = np.vecdot(E, E)
         samples = energy / (parts.S * max(1 - parts.rank / parts.n_observed, 1e-3))
-        ratio = float(energies.sum()) / freedom / samples
+        ratio = float(energies.sum() / freedom / samples)
         error = float(energies.std(ddof=1)) / float(energies.mean() + 1e-300) / math.sqrt(len(energies))
-        return ratio if ratio - 1 > error else 1.0
+        if ratio - 1 <= error:
+            return 1.0
+        self.inflation, self.z = self.inflation * ratio, max(self.z, (ratio - 1) / (error + 1e-300))
+        return ratio
 
     def components(self) -> list[Component]:
         """Always as many as were asked for."""
@@ -259,13 +263,15 @@ def advice_of(found: Sequence[Conclusion]) -> Iterator[str]:
     """All that there is to say, question by question; of samples and design once."""
     units, groups = len(found[0].parts), len(found[0].run.design.group_names)
     yield from (each.why_not for each in found if each.why_not)
-    dependence = max((each.dependence for each in found), key=lambda one: one.testable * one.inflation)
+    most = max(found, key=lambda each: each.dependence.testable * each.inflation)
     # an error that comes from so many units is known to 1/√(2(G − 1)) of itself
-    large = dependence.enlarged > 1 + 1 / math.sqrt(2 * max(units - 1, 1))
-    if dependence.testable and dependence.z > CERTAIN and large:
+    large = math.sqrt(most.inflation) > 1 + 1 / math.sqrt(2 * max(units - 1, 1))
+    if most.dependence.testable and most.z > CERTAIN and large:
+        f = most.inflation  # (1 + r)/(1 − r), of samples whose correlation falls geometrically
+        r = max(most.dependence.correlation, (f - 1) / (f + 1))
         yield (
-            f"Neighbouring samples are correlated ({dependence.correlation:.2f}): errors and flips are enlarged by "
-            f"{dependence.enlarged:.2f}. If their order is meaningless, use dependence=None."
+            f"Neighbouring samples are correlated ({r:.2f}): errors are enlarged by {math.sqrt(f):.2f}. If their order "
+            "is meaningless, use dependence=None."
         )
     if groups > units:
         yield (
