@@ -316,8 +316,6 @@ def test_the_solver_is_chosen_and_named(capsys):
     small = TensorPCA(random_state=0, verbose=1).fit(DATA)
     assert capsys.readouterr().out.splitlines()[0] == f"[TensorPCA] solver least_squares: {small.solver_reason_}"
     assert "fit into memory" in small.solver_reason_
-    TensorPCA(random_state=0, verbose=1, n_resamples=49).fit(DATA)
-    assert "up to 49 flips, about " in capsys.readouterr().out
     tight = TensorPCA(random_state=0, memory_limit=14_000).fit(DATA)
     assert tight.solver_ == "race"
     assert "the memory is 14 kB" in tight.solver_reason_

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.errors import SampleError
+from tpca.errors import SampleError, SolverError
 from tpca.tensors.blocks import Array
 
 Indices = NDArray[np.intp]
@@ -142,6 +142,8 @@ def read_design(
     ``like`` is the design of earlier samples, ``labels`` are those known already; of a ``part`` of a stream y may be
     constant, and labels must be known.
     """
+    if not isinstance(target, str) or target not in TARGETS:
+        raise SolverError(f"target must be 'mean', 'effect' or 'variance', got {target!r}.")
     if target == "effect" and y is None:
         raise SampleError(
             "target='effect' needs y, a number or a label for every sample; give fit(X, y), or use target='mean'."

@@ -36,11 +36,6 @@ def usual_resamples(entries: int) -> int:
     return int(np.clip(USUAL_FLIPS * COST_ENTRIES / max(1, entries), LEAST_FLIPS, USUAL_FLIPS))
 
 
-def flips_seconds(entries: int, n_resamples: int) -> float:
-    """About how long so many flips of three statistics take."""
-    return n_resamples / USUAL_FLIPS * entries / COST_ENTRIES
-
-
 def draw_signs(units: int, n_resamples: int, rng: np.random.Generator) -> Array:
     """The data first, then flips: all of them where that is no more than asked for."""
     if 2 ** (units - 1) <= n_resamples + 1:
