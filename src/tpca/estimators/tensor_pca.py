@@ -76,7 +76,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         The largest entry of every vector is positive, but for the last mode, which takes the sign that is left.
     strengths_, strength_intervals_ : arrays ``(rows,)``, ``(rows, 2)``
         Strength of every component, without the bias of a fit, and its confidence interval.
-    standard_errors_ : list of arrays like ``components_``
+    standard_errors_ : list of arrays like ``components_``, of every entry; NaN where a method has none
     p_values_, significant_ : arrays ``(rows,)``
         p of every component, the later ones given the earlier ones; and whether it is at most ``1 - confidence``.
     entry_p_values_ : array ``(d_1, ..., d_k)``
@@ -90,7 +90,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
     rank_one_share_ : float
         Share of the whole estimate, its noise included, that the first component is.
     explained_variance_, explained_variance_ratio_ : arrays ``(rows,)``
-        Of ``target="variance"``.
+        Of ``target="variance"``, as in scikit-learn's PCA; else NaN.
     effects_ : list of str, what every row is the effect of
     label_amplitudes_ : array ``(rows, K)``, of more than two labels
     observed_rates_ : list of arrays ``(d_m,)``, share of every slice that was observed
@@ -339,19 +339,12 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         return result
 
     components_: list[Array] = of_result("vectors")
-    """Unit vectors, ``(rows, d_m)`` for every mode m, the strongest component first."""
     standard_errors_: list[Array] = of_result("errors")
-    """Standard error of every entry of ``components_``; NaN where the method has none."""
     strengths_: Array = of_components("strength")
-    """Strength of every component."""
     entry_p_values_: Array | None = of_result("entry_p_values")
-    """Family-wise p of every entry; ``None`` of a method that has none."""
     null_distribution_: Array | None = of_result("null_distribution")
-    """What resampling gave for the statistic of every component, ``(rows, n_resamples)``."""
     explained_variance_: Array = of_components("variance")
-    """Variance of the samples along every component, as in scikit-learn's PCA; NaN unless it was looked for."""
     explained_variance_ratio_: Array = of_components("variance_ratio")
-    """Its share of the variance of all entries together."""
 
     @property
     def strength_intervals_(self) -> Array:

@@ -20,6 +20,7 @@ halves show the same pattern, near 0 if they have nothing in common.  Split-half
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -106,33 +107,23 @@ class Tangents:
         return out
 
     def _gram(self) -> Array:
-        """JᵀJ, with derivatives along vectors divided by λ: the identity, on tangents, for one component."""
-        count, width = len(self.vectors), 1 + sum(self.sizes)
-        starts = np.cumsum([1, *self.sizes])
-        gram = np.zeros((count, width, count, width))
-        modes = range(len(self.sizes))
-        for c, own in enumerate(self.vectors):
-            for e, others in enumerate(self.vectors):
-                inner = np.array([v @ u for v, u in zip(own, others, strict=True)])
+        """JᵀJ, with derivatives along vectors divided by λ: the identity, on tangents, for one component.
 
-                def rest(*left_out: int, inner: Array = inner) -> float:
-                    return float(np.prod(np.delete(inner, left_out)))
-
-                block = gram[c, :, e]
-                block[0, 0] = rest()
-                for m in modes:
-                    here = slice(starts[m], starts[m + 1])
-                    P = np.eye(self.sizes[m]) - np.outer(own[m], own[m])
-                    Q = np.eye(self.sizes[m]) - np.outer(others[m], others[m])
-                    block[0, here] = rest(m) * (Q @ own[m])
-                    block[here, 0] = rest(m) * (P @ others[m])
-                    block[here, here] = rest(m) * (P @ Q)
-                    for j in modes:
-                        if j != m:
-                            there = slice(starts[j], starts[j + 1])
-                            R = np.eye(self.sizes[j]) - np.outer(others[j], others[j])
-                            block[here, there] = rest(m, j) * np.outer(P @ others[m], R @ own[j])
-        return gram.reshape(count * width, count * width)
+        Of the slots of two components, λ and every vector, it is the product of the inner products of all modes but
+        theirs, and in these of projections P = I − vvᵀ onto tangents.
+        """
+        count, slots = len(self.vectors), np.cumsum([0, 1, *self.sizes])
+        gram = np.zeros((count, slots[-1], count, slots[-1]))
+        P = [[np.eye(len(v)) - np.outer(v, v) for v in vectors] for vectors in self.vectors]
+        for (c, own), (e, others) in itertools.product(enumerate(self.vectors), repeat=2):
+            inner = np.array([v @ u for v, u in zip(own, others, strict=True)])
+            left = [np.ones(1), *(p @ u for p, u in zip(P[c], others, strict=True))]
+            right = [np.ones(1), *(p @ v for p, v in zip(P[e], own, strict=True))]
+            for s, t in itertools.product(range(len(left)), repeat=2):
+                block = P[c][s - 1] @ P[e][s - 1] if s == t > 0 else np.outer(left[s], right[t])
+                rest = np.prod(np.delete(inner, [i - 1 for i in (s, t) if i]))
+                gram[c, slots[s] : slots[s + 1], e, slots[t] : slots[t + 1]] = rest * block
+        return gram.reshape(count * slots[-1], -1)
 
 
 @dataclass(frozen=True)

@@ -60,27 +60,8 @@ class Plan:
 class LeastSquares(ClaimingSolver):
     """The best rank-one fits of what was asked, in the units of the data, from all samples, whatever their order.
 
-    Parameters
-    ----------
-    n_components
-        Rank-one components to fit.
-    confidence
-        Of intervals; at most ``1 - confidence`` of fits to noise claim a signal.
-    n_resamples
-        Flips of the test: by default 999 where that takes about a second (up to 10⁴ entries), fewer for larger
-        samples, 199 at least; all there are where that is fewer.
-    whiten
-        ``"auto"``: whitened statistics sharpen the test, and the estimate is left alone; ``None``: the plain statistic
-        only; ``"modes"``: everything in whitened coordinates.
-    dependence
-        Whether neighbouring samples may be dependent.  ``"auto"`` finds out from bins of neighbours, ``None`` takes
-        all samples as independent, a number takes so many neighbours as one unit.
-    memory_limit
-        Bound on what is held, in bytes or as ``"64MB"``; by default a tenth of the memory of this machine.
-    max_samples
-        Most samples to use.
-    random_state
-        Seed of the flips; the estimate does not depend on it.
+    Options are those of :class:`~tpca.TensorPCA`; ``random_state`` is the seed of the flips, on which no estimate
+    depends.
     """
 
     name = "least_squares"
