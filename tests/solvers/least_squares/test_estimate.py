@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 import naive
 from tpca import TensorPCA
-from tpca.solvers.rank_one import best_rank_one, beyond, components_of, fits
 
 DIMS = (4, 3, 2)
 
@@ -221,49 +220,3 @@ def test_p_is_the_same_in_any_order(given, rng):
         found.append((pca.p_values_[0], pca.result_.p_value, np.asarray(pca.entry_p_values_).tolist()))
     assert found[1:] == found[:1] * 3
     assert found[0][0] > 1 / 200
-
-
-# Rank-one fits -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dims", [(7,), (3, 9), (9, 3), (4, 5, 6), (2, 30, 2), (3, 2, 4, 2), (2, 2, 2, 2, 2)])
-def test_the_best_fit_is_that_of_many_starts(dims, rng):
-    """A signal of twice the noise's own length: one maximum stands out."""
-    noise = rng.standard_normal(dims)
-    tensor = noise + 2 * np.sqrt(sum(dims)) * naive.outer_product([_unit(rng, d) for d in dims])
-    vectors, length = best_rank_one(tensor)
-    best = naive.best_rank_one(tensor, 10, 0) if len(dims) > 1 else [tensor / np.linalg.norm(tensor)]
-    assert length == pytest.approx(naive.rank_one_objective(tensor, best), rel=1e-9)
-    _, values = fits(np.stack([tensor, -3 * tensor]))
-    np.testing.assert_allclose(values, [length, 3 * length], rtol=1e-6)
-    assert [len(v) for v in vectors] == list(dims)
-
-
-def _unit(rng, d):
-    v = rng.standard_normal(d)
-    return v / np.linalg.norm(v)
-
-
-def test_components_of_orthogonal_parts_are_those(rng):
-    frames = [np.linalg.qr(rng.standard_normal((d, 3)))[0].T for d in (5, 6, 7)]
-    sizes = [1.0, 3.0, 2.0]
-    D = sum(s * naive.outer_product([f[c] for f in frames]) for c, s in enumerate(sizes))
-    found, lengths = components_of(D, 5)
-    np.testing.assert_allclose(lengths[:3], [3, 2, 1], rtol=1e-9)
-    np.testing.assert_allclose(lengths[3:], 0, atol=1e-9)
-    for c, own in zip((1, 2, 0), found, strict=False):
-        assert abs(np.prod([v @ f[c] for v, f in zip(own, frames, strict=True)])) == pytest.approx(1)
-
-
-def test_deflation_takes_out_what_has_all_modes_but_one_along_the_vectors(rng):
-    v = [_unit(rng, d) for d in (3, 4, 5)]
-    x = rng.standard_normal(4)
-    inside = np.einsum("i,j,k->ijk", v[0], x, v[2])
-    np.testing.assert_allclose(beyond(inside[None], v), 0, atol=1e-12)
-    P = [np.eye(len(u)) - np.outer(u, u) for u in v]
-    C = rng.standard_normal((2, 3, 4, 5))
-    keep = np.einsum("nabc,ia,jb,kc->nijk", C, *P)  # none of the modes along v
-    for m in range(3):  # one of the modes along v
-        maps = [np.outer(v[j], v[j]) if j == m else P[j] for j in range(3)]
-        keep = keep + np.einsum("nabc,ia,jb,kc->nijk", C, *maps)
-    np.testing.assert_allclose(beyond(C, v), keep, atol=1e-12)
