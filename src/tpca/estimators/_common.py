@@ -21,6 +21,7 @@ from tpca.result import Result
 from tpca.solvers.estimate import Verdict
 from tpca.solvers.options import check_folder
 from tpca.tensors.blocks import Array
+from tpca.wording import count
 
 if TYPE_CHECKING:
     from tpca.report.words import Summary
@@ -150,7 +151,7 @@ class Lines:
             return
         self._next = self._every * samples
         numbers = "  ".join(f"{name} {record[name]:.4g}" for name in KNOWN if name in record)
-        say(f"{samples:,} sample{'s' if samples != 1 else ''}  {record['phase']}  {numbers}")
+        say(f"{count(samples, 'sample')}  {record['phase']}  {numbers}")
 
 
 def say(text: str) -> None:

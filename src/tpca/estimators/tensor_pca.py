@@ -209,12 +209,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         if "checkpoint" in kept:
             kept.setdefault("resume", "auto")
         solver = self._solver(data, design, {"random_state": seed, "callbacks": callbacks, **kept})
-        effect = isinstance(solver, RaceSolver) and design.columns is not None
-        if isinstance(solver, LeastSquares) or effect:
-            estimate = solver.run(data, design)
-        else:
-            self._refuse_conditions(design)
-            estimate = solver.run(data)
+        estimate = solver.run(data) if design.plain else solver.run(data, design)
         self._feed, self._dim, self._design = None, dim, design
         self.shape_in_ = tuple(data.dims)
         self.n_features_in_ = math.prod(self.shape_in_)
@@ -249,15 +244,12 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         given = (None if y is None or self.target != "effect" else y, nuisance, sample_weight, groups)
         design = read_design(self.target, batches.length, *given, like=before, labels=labels, part=True)
         if feed is None:
-            seed = seed_from(self.random_state)
-            solver = self._solver(batches, design, {"random_state": seed})
+            solver = self._solver(batches, design, {"random_state": seed_from(self.random_state)}, pushed=True)
             if not hasattr(solver, "start"):
                 raise SolverError(f"partial_fit needs solver='least_squares', 'race' or 'auto', got {self.solver!r}.")
             start = solver.start
             if isinstance(solver, LeastSquares):
-                start = functools.partial(solver.start, design=design, pushed=True)
-            else:
-                self._refuse_conditions(design)
+                start = functools.partial(start, design=design, pushed=True)
             feed = Feed(start, batches.dims, batches.labels, batches.partial)
             self._form, self._looks = form_of(batches), 0
         else:
@@ -280,15 +272,8 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         self.n_features_in_ = math.prod(batches.dims)
         return self
 
-    def _refuse_conditions(self, design: Design) -> None:
-        if not design.plain:
-            raise SolverError(
-                f"y, sample_weight and groups need least squares, and the solver is {self.solver_!r} "
-                f"({self.solver_reason_}); raise memory_limit, or use solver='least_squares'."
-            )
-
-    def _solver(self, data: Data, design: Design, known: dict[str, Any]) -> Any:
-        """The solver for these samples; says which, and why."""
+    def _solver(self, data: Data, design: Design, known: dict[str, Any], pushed: bool = False) -> Any:
+        """The solver for these samples, which takes what is known of them; says which, and why."""
         given = {name: getattr(self, name) for name in OPTIONS}
         given["whiten"] = None if self.whiten is False else self.whiten
         defaults = {name: type(self)().get_params()[name] for name in OPTIONS}
@@ -300,6 +285,12 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         self._wanted = int(getattr(solver, "n_components", 1))
         if self.verbose:
             say(f"solver {self.solver_}: {reason}")
+        effect = isinstance(solver, RaceSolver) and design.columns is not None and not pushed
+        if not (design.plain or effect or isinstance(solver, LeastSquares)):
+            raise SolverError(
+                f"y, sample_weight and groups need least squares, and the solver is {self.solver_!r} ({reason}); raise "
+                "memory_limit, or use solver='least_squares'."
+            )
         return solver
 
     # What was found ---------------------------------------------------------------------------------------------------
