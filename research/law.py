@@ -33,12 +33,13 @@ import numpy as np
 from tpca.engines import LocalEngine
 from tpca.engines.base import A
 from tpca.errors import StreamError
-from tpca.inference.units import UnitSum, UnitSums, merge_units
+from tpca.inference.units import UnitSum, UnitSums
 from tpca.labels import Labels
 from tpca.model import SpikedTensor
 from tpca.randomness import generator
 from tpca.solvers.race.noise import ModeMoments
 from tpca.tensors import Answer, DenseBatch, Gradients, Query, SampleGradients, SubBatches, TensorSum
+from tpca.tensors.accumulators import plus
 from tpca.tensors.blocks import Array
 
 PIECE = 2**22  # entries of samples that are drawn at a time
@@ -138,8 +139,8 @@ class LawEngine:
         drawn = np.zeros(self.dims)
         for number, count in zip(*counts, strict=True):
             drawn = self._drawn(self.dims, 1 / math.sqrt(count))
-            own = UnitSum(count * drawn[None], np.array([[float(count)]]), float(count), int(count))
-            merge_units(part.units, {int(number): own})
+            own = UnitSum(count * drawn[None], np.array([[float(count)]]), int(count))
+            plus(part.units, {int(number): own})
         part.n = n
         return drawn
 

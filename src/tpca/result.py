@@ -425,8 +425,8 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         effects = list(dict.fromkeys(component.effect for component in self.components))
         total, influence, n, width = 0.0, np.zeros(len(scores)), len(scores), 0
         for own, component in zip(scores.T, self.components, strict=True):
-            _, nuisances, asked = design.questions[min(effects.index(component.effect), len(design.questions) - 1)]
-            a, target = design.columns[:, nuisances], design.columns[:, asked]
+            _, asked = design.questions[min(effects.index(component.effect), len(design.questions) - 1)]
+            a, target = np.delete(design.columns, asked, axis=1), design.columns[:, asked]
             if component.label_amplitudes:
                 amplitudes = np.array(list(component.label_amplitudes.values()))
                 whole = np.column_stack([target, -target.sum(axis=1)])

@@ -28,25 +28,6 @@ def cancer():
     return [scaled(view) for view in np.split((data - data.mean(axis=0)) / data.std(axis=0), 3, axis=1)]
 
 
-def edges(images):
-    """Sizes of the gradients in four directions, added up over squares of two by two pixels."""
-    down, right = np.gradient(images, axis=(1, 2))
-    size, angle = np.hypot(down, right), np.mod(np.arctan2(down, right), np.pi)
-    bins = np.minimum((4 * angle / np.pi).astype(int), 3)
-    each = [np.where(bins == b, size, 0.0).reshape(-1, 4, 2, 4, 2).sum(axis=(2, 4)) for b in range(4)]
-    return np.stack(each, axis=1).reshape(len(images), -1)
-
-
-@functools.cache
-def digits():
-    """1797 images of digits, four views of 40 to 64 columns: pixels, Fourier amplitudes, edges, and sorted columns."""
-    images = load_digits().images / 16
-    images = images[np.random.default_rng(1).permutation(len(images))]
-    fourier = np.abs(np.fft.fft2(images))[:, :, :5]
-    views = (images, fourier, edges(images), np.sort(images, axis=1))
-    return [scaled(view.reshape(len(images), -1)) for view in views]
-
-
 @functools.cache
 def quadrants():
     """1797 images of digits, a view of 16 pixels for every quarter."""
@@ -66,7 +47,7 @@ def cosines(one, other):
 
 
 @few_or_many(2, 20)
-@pytest.mark.parametrize("data", [pytest.param(digits, marks=pytest.mark.slow), cancer])
+@pytest.mark.parametrize("data", [pytest.param(quadrants, marks=pytest.mark.slow), cancer])
 def test_the_same_components_whatever_the_seed(data, runs):
     rows = [view[:1500] for view in data()]
     fits = [TensorCCA(2, SHRINKAGE, random_state=seed).fit(rows) for seed in range(runs)]

@@ -38,15 +38,42 @@ def test_what_is_left_of_units_is_what_least_squares_leaves(labels, rng):
     z, _ = design.rows(np.arange(len(X)))
     unit = np.arange(len(X)) // 10
     sums = {
-        int(g): UnitSum(np.tensordot(z[unit == g].T, X[unit == g], 1), z[unit == g].T @ z[unit == g], 10.0, 10)
+        int(g): UnitSum(np.tensordot(z[unit == g].T, X[unit == g], 1), z[unit == g].T @ z[unit == g], 10)
         for g in np.unique(unit)
     }
-    ((_, nuisances, asked),) = design.questions
-    parts = Contributions(sums, nuisances, asked, (6, 5), design.stacked)
+    ((_, interest),) = design.questions
+    parts = Contributions(sums, interest, (6, 5), design.stacked)
 
     flat = X.reshape(len(X), -1)
     residuals = flat - z @ np.linalg.lstsq(z, flat, rcond=None)[0]
-    _, kappa = parts.coefficients(z)
+    kappa = parts.kappa(z)[..., 0]
     expected = [np.einsum("nq,ne->qe", kappa[unit == g], residuals[unit == g]).ravel() for g in np.unique(unit)]
     left, _, _ = parts.left_over()
     np.testing.assert_allclose(left, expected, atol=1e-9)  # entries are sums of ten numbers of size 1
+
+
+def correlated(rng, n, r):
+    """Samples, of which neighbours have the correlation r."""
+    X = rng.standard_normal((n, 5, 4))
+    for i in range(1, n):
+        X[i] = r * X[i - 1] + np.sqrt(1 - r * r) * X[i]
+    return X
+
+
+def told(X, y=None):
+    target = "mean" if y is None else "effect"
+    pca = TensorPCA(target=target, n_resamples=19, confidence=0.9, random_state=0).fit(X, y)
+    return [line for line in pca.result_.advice if line.startswith("Neighbouring samples are correlated")]
+
+
+def test_dependence_is_told_where_it_is_certain(rng):
+    """Three looks, of neighbours, of scores and within bins, at 1 % each: of 20 more than 5 have 10⁻⁵."""
+    assert sum(len(told(correlated(rng, 100, 0.0))) for _ in range(20)) <= 5
+    (line,) = told(correlated(rng, 400, 0.6))
+    assert float(line.split("(")[1].split(")")[0]) == pytest.approx(0.6, abs=0.15)
+    assert "dependence=None" in line
+
+
+def test_dependence_is_told_once_for_all_covariates(rng):
+    y = np.column_stack([np.sin(np.arange(200) / 10 + one) for one in range(2)])
+    assert len(told(correlated(rng, 200, 0.5), y)) == 1

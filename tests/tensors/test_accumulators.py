@@ -23,9 +23,9 @@ from tpca.data.rows import open_rows, row_keys
 from tpca.engines import DaskEngine, LocalEngine, PushEngine, groups
 from tpca.engines.groups import cut_samples
 from tpca.errors import StreamError
-from tpca.inference.design import Design, Units
+from tpca.inference.design import Design
 from tpca.inference.scatter import Tangents
-from tpca.inference.units import Contributions, UnitSums
+from tpca.inference.units import Contributions, Units, UnitSums
 from tpca.randomness import generator
 from tpca.solvers import folds
 from tpca.solvers.folds import FirstLook, FoldedRows, FoldMoments, Folds, contracted, held_scores
@@ -236,8 +236,7 @@ def fitted_mean():
     """The mean of all samples as a fit with some unit vectors."""
     sums = UnitSums(Design(), Units(1, N))
     sums.add(DenseBatch(SAMPLES), 0)
-    none = np.zeros(0, dtype=np.intp)
-    answer = Answer("", Contributions(sums.units, none, np.array([0]), DIMS), LeastSquares())
+    answer = Answer("", Contributions(sums.units, np.array([0]), DIMS), LeastSquares())
     answer.vectors, answer.tangents = [UNITS], Tangents([UNITS], np.ones(1))
     return answer
 
@@ -271,7 +270,7 @@ CASES = {
         lambda x: [x.sum(axis=0), np.array([[float(len(x))]])],
     ),
     "residuals": Case(
-        lambda: Residuals(Design(), [fitted_mean()], 4, None),
+        lambda: Residuals(Design(), [fitted_mean()], 4),
         lambda p: [p.squares[0], np.array([p.energies[0]]), np.array([p.fourth])],
         scatter_of,
         rtol=1e-10,

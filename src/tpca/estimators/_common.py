@@ -25,6 +25,7 @@ from tpca.solvers.estimate import Verdict
 from tpca.solvers.folds import MEMORY
 from tpca.solvers.options import check_folder
 from tpca.tensors.blocks import Array
+from tpca.wording import count
 
 if TYPE_CHECKING:
     from tpca.report.words import Summary
@@ -32,6 +33,16 @@ if TYPE_CHECKING:
 KNOWN = ("strength", "error", "log_evidence", "reward")  # numbers of a record that a line tells
 
 F = TypeVar("F")
+
+
+def of_result(name: str) -> Any:
+    """An attribute of an estimator that is one of its result."""
+    return property(lambda self: getattr(self.result_, name))
+
+
+def of_components(name: str) -> Any:
+    """An attribute of an estimator that has a number of every component."""
+    return property(lambda self: np.array([getattr(c, name) for c in self.result_.components]))
 
 
 class Fitted:
@@ -42,39 +53,21 @@ class Fitted:
         """All that is known, to save, show and draw."""
         raise NotImplementedError
 
-    def _column(self, name: str) -> Array:
-        """A number of every component."""
-        return np.array([getattr(c, name) for c in self.result_.components])
-
     @property
     def p_values_(self) -> Array:
         """The p-value of every component; NaN where it is not known."""
-        return self._column("p_value")
+        return np.array([c.p_value for c in self.result_.components])
 
-    @property
-    def significant_(self) -> NDArray[np.bool_]:
-        """Which components are proven."""
-        return np.array([c.significant for c in self.result_.components])
-
-    @property
-    def verdict_(self) -> Verdict:
-        """``"signal"``, ``"no signal"`` or ``"not tested"``."""
-        return self.result_.verdict
-
-    @property
-    def found_(self) -> bool:
-        """Whether a signal was proven."""
-        return self.result_.found
-
-    @property
-    def n_samples_seen_(self) -> int:
-        """Samples, or rows, that were used."""
-        return self.result_.n_samples
-
-    @property
-    def n_skipped_(self) -> int:
-        """Those left out."""
-        return self.result_.n_skipped
+    significant_: NDArray[np.bool_] = of_components("significant")
+    """Which components are proven."""
+    verdict_: Verdict = of_result("verdict")
+    """``"signal"``, ``"no signal"`` or ``"not tested"``."""
+    found_: bool = of_result("found")
+    """Whether a signal was proven."""
+    n_samples_seen_: int = of_result("n_samples")
+    """Samples, or rows, that were used."""
+    n_skipped_: int = of_result("n_skipped")
+    """Those left out."""
 
     def summary(self) -> Summary:
         """What was found, in a few lines; ``print`` gives text, a notebook shows a table."""
@@ -171,7 +164,7 @@ class Lines:
             return
         self._next = self._every * samples
         numbers = "  ".join(f"{name} {record[name]:.4g}" for name in KNOWN if name in record)
-        say(f"{samples:,} sample{'s' if samples != 1 else ''}  {record['phase']}  {numbers}")
+        say(f"{count(samples, 'sample')}  {record['phase']}  {numbers}")
 
 
 def say(text: str) -> None:

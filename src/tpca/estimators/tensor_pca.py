@@ -18,9 +18,8 @@ from tpca.data.stores import is_epochs, labels_of_epochs
 from tpca.engines import Data, Engine
 from tpca.engines.opening import check_labels, form_of, handed, opened
 from tpca.errors import SampleError, SolverError
-from tpca.estimators._common import Fitted, Lines, not_fitted, say, seed_from
-from tpca.inference.design import TARGETS, Design, read_design
-from tpca.inference.flips import flips_seconds, usual_resamples
+from tpca.estimators._common import Fitted, Lines, not_fitted, of_components, of_result, say, seed_from
+from tpca.inference.design import Design, read_design
 from tpca.result import Result, Score, preprocessed_data
 from tpca.solvers.build import build_solver
 from tpca.solvers.estimate import Component, Estimate, Verdict
@@ -30,7 +29,6 @@ from tpca.solvers.race.run import RaceSolver
 from tpca.solvers.run import Feed
 from tpca.tensors.blocks import Array
 from tpca.tensors.namespaces import is_device_array, namespace, to_device
-from tpca.wording import duration
 
 
 class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseEstimator):  # type: ignore[misc]
@@ -78,7 +76,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         The largest entry of every vector is positive, but for the last mode, which takes the sign that is left.
     strengths_, strength_intervals_ : arrays ``(rows,)``, ``(rows, 2)``
         Strength of every component, without the bias of a fit, and its confidence interval.
-    standard_errors_ : list of arrays like ``components_``
+    standard_errors_ : list of arrays like ``components_``, of every entry; NaN where a method has none
     p_values_, significant_ : arrays ``(rows,)``
         p of every component, the later ones given the earlier ones; and whether it is at most ``1 - confidence``.
     entry_p_values_ : array ``(d_1, ..., d_k)``
@@ -92,7 +90,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
     rank_one_share_ : float
         Share of the whole estimate, its noise included, that the first component is.
     explained_variance_, explained_variance_ratio_ : arrays ``(rows,)``
-        Of ``target="variance"``.
+        Of ``target="variance"``, as in scikit-learn's PCA; else NaN.
     effects_ : list of str, what every row is the effect of
     label_amplitudes_ : array ``(rows, K)``, of more than two labels
     observed_rates_ : list of arrays ``(d_m,)``, share of every slice that was observed
@@ -187,10 +185,9 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         checkpoint
             A folder.  A fit that was stopped goes on from what is there, if data and options are the same.
         """
-        self._check_target()
         seed = seed_from(self.random_state, checkpoint)
         data = opened(X, None, nan_policy=self.nan_policy, sample_dim=dim)
-        if self.target == "effect" and is_epochs(X):
+        if is_epochs(X) and self.target == "effect":
             y = labels_of_epochs(X, y)
         check_axis(X, data, dim, y=y, nuisance=nuisance, sample_weight=sample_weight, groups=groups)
         return self._fit(data, seed, (y, nuisance, sample_weight, groups), dim, {"checkpoint": checkpoint})
@@ -205,21 +202,14 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         callbacks: Sequence[Any] = (),
     ) -> Self:
         """Fit data that are open; ``keeping`` are the options of checkpoints."""
-        data = self._preprocessed(data)
-        ignored = self.target == "mean" and given[0] is not None
-        if ignored:
-            given = (None, *given[1:])
-        design = read_design(self.target, data.length, *given)
+        data = data if self.preprocess is None else preprocessed_data(data, self.preprocess)
+        ignored = given[0] is not None and self.target == "mean"
+        design = read_design(self.target, data.length, None if ignored else given[0], *given[1:])
         kept = {name: value for name, value in (keeping or {}).items() if value is not None}
         if "checkpoint" in kept:
             kept.setdefault("resume", "auto")
         solver = self._solver(data, design, {"random_state": seed, "callbacks": callbacks, **kept})
-        effect = isinstance(solver, RaceSolver) and design.columns is not None
-        if isinstance(solver, LeastSquares) or effect:
-            estimate = solver.run(data, design)
-        else:
-            self._refuse_conditions(design)
-            estimate = solver.run(data)
+        estimate = solver.run(data) if design.plain else solver.run(data, design)
         self._feed, self._dim, self._design = None, dim, design
         self.shape_in_ = tuple(data.dims)
         self.n_features_in_ = math.prod(self.shape_in_)
@@ -245,25 +235,21 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         test is another chance of a false alarm (``solver="race"`` may be looked at after every batch).  Labels need
         ``classes`` in the first call, as in scikit-learn.
         """
-        self._check_target()
         feed: Feed | None = getattr(self, "_feed", None)
         known = None if feed is None else feed.engine.dims
-        batches = self._preprocessed(handed(X, known, self.nan_policy))
+        batches = handed(X, known, self.nan_policy)
+        batches = batches if self.preprocess is None else preprocessed_data(batches, self.preprocess)
         before: Design | None = getattr(self, "_design", None) if feed is not None else None
         labels = tuple(sorted(str(one) for one in classes)) if classes is not None else ()
-        given = (y if self.target == "effect" else None, nuisance, sample_weight, groups)
-        rows = None if batches.length is None else batches.length
-        design = read_design(self.target, rows, *given, like=before, labels=labels, part=True)
+        given = (None if y is None or self.target != "effect" else y, nuisance, sample_weight, groups)
+        design = read_design(self.target, batches.length, *given, like=before, labels=labels, part=True)
         if feed is None:
-            seed = seed_from(self.random_state)
-            solver = self._solver(batches, design, {"random_state": seed})
+            solver = self._solver(batches, design, {"random_state": seed_from(self.random_state)}, pushed=True)
             if not hasattr(solver, "start"):
                 raise SolverError(f"partial_fit needs solver='least_squares', 'race' or 'auto', got {self.solver!r}.")
             start = solver.start
             if isinstance(solver, LeastSquares):
-                start = functools.partial(solver.start, design=design, pushed=True)
-            else:
-                self._refuse_conditions(design)
+                start = functools.partial(start, design=design, pushed=True)
             feed = Feed(start, batches.dims, batches.labels, batches.partial)
             self._form, self._looks = form_of(batches), 0
         else:
@@ -286,23 +272,8 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         self.n_features_in_ = math.prod(batches.dims)
         return self
 
-    def _preprocessed(self, data: Any) -> Any:
-        """Data as they are fitted."""
-        return data if self.preprocess is None else preprocessed_data(data, self.preprocess)
-
-    def _check_target(self) -> None:
-        if not any(same(self.target, known) for known in TARGETS):
-            raise SolverError(f"target must be 'mean', 'effect' or 'variance', got {self.target!r}.")
-
-    def _refuse_conditions(self, design: Design) -> None:
-        if not design.plain:
-            raise SolverError(
-                f"y, sample_weight and groups need least squares, and the solver is {self.solver_!r} "
-                f"({self.solver_reason_}); raise memory_limit, or use solver='least_squares'."
-            )
-
-    def _solver(self, data: Data, design: Design, known: dict[str, Any]) -> Any:
-        """The solver for these samples; says which, and why."""
+    def _solver(self, data: Data, design: Design, known: dict[str, Any], pushed: bool = False) -> Any:
+        """The solver for these samples, which takes what is known of them; says which, and why."""
         given = {name: getattr(self, name) for name in OPTIONS}
         given["whiten"] = None if self.whiten is False else self.whiten
         defaults = {name: type(self)().get_params()[name] for name in OPTIONS}
@@ -314,10 +285,12 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         self._wanted = int(getattr(solver, "n_components", 1))
         if self.verbose:
             say(f"solver {self.solver_}: {reason}")
-            if isinstance(solver, LeastSquares):
-                entries = math.prod(data.dims)
-                flips = usual_resamples(entries) if solver.n_resamples == "auto" else int(solver.n_resamples)
-                say(f"test: up to {flips} flips, about {duration(flips_seconds(entries, flips))} a question")
+        effect = isinstance(solver, RaceSolver) and design.columns is not None and not pushed
+        if not (design.plain or effect or isinstance(solver, LeastSquares)):
+            raise SolverError(
+                f"y, sample_weight and groups need least squares, and the solver is {self.solver_!r} ({reason}); raise "
+                "memory_limit, or use solver='least_squares'."
+            )
         return solver
 
     # What was found ---------------------------------------------------------------------------------------------------
@@ -356,45 +329,18 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         result.preprocess = self.preprocess
         return result
 
-    @property
-    def components_(self) -> list[Array]:
-        """Unit vectors, ``(rows, d_m)`` for every mode m, the strongest component first."""
-        return self.result_.vectors
-
-    @property
-    def standard_errors_(self) -> list[Array]:
-        """Standard error of every entry of ``components_``; NaN where the method has none."""
-        return self.result_.errors
-
-    @property
-    def strengths_(self) -> Array:
-        """Strength of every component."""
-        return self._column("strength")
+    components_: list[Array] = of_result("vectors")
+    standard_errors_: list[Array] = of_result("errors")
+    strengths_: Array = of_components("strength")
+    entry_p_values_: Array | None = of_result("entry_p_values")
+    null_distribution_: Array | None = of_result("null_distribution")
+    explained_variance_: Array = of_components("variance")
+    explained_variance_ratio_: Array = of_components("variance_ratio")
 
     @property
     def strength_intervals_(self) -> Array:
         """Lower and upper end of the confidence interval of every strength; NaN where the method has none."""
         return np.array([c.strength_interval or (math.nan, math.nan) for c in self.result_.components])
-
-    @property
-    def entry_p_values_(self) -> Array | None:
-        """Family-wise p of every entry; ``None`` of a method that has none."""
-        return self.result_.entry_p_values  # type: ignore[no-any-return]
-
-    @property
-    def null_distribution_(self) -> Array | None:
-        """What resampling gave for the statistic of every component, ``(rows, n_resamples)``."""
-        return self.result_.null_distribution  # type: ignore[no-any-return]
-
-    @property
-    def explained_variance_(self) -> Array:
-        """Variance of the samples along every component, as in scikit-learn's PCA; NaN unless it was looked for."""
-        return self._column("variance")
-
-    @property
-    def explained_variance_ratio_(self) -> Array:
-        """Its share of the variance of all entries together."""
-        return self._column("variance_ratio")
 
     @property
     def e_value_(self) -> float:

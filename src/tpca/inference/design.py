@@ -9,7 +9,7 @@ symbol                code
 ====================  ==========================================================
 z = (a, y)            ``Design.columns``, nuisances first
 w                     ``Design.weights``
-unit of a sample      :class:`Units`
+unit of a sample      :class:`~tpca.inference.units.Units`
 ====================  ==========================================================
 """
 
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.errors import SampleError
+from tpca.errors import SampleError, SolverError
 from tpca.tensors.blocks import Array
 
 Indices = NDArray[np.intp]
@@ -63,13 +63,11 @@ class Design:
         return len(self.labels) > 2
 
     @property
-    def questions(self) -> tuple[tuple[str, Indices, Indices], ...]:
-        """The name of every question, its nuisance columns, and its columns of interest."""
-        every = np.arange(self.n_columns)
-        if self.stacked or self.n_columns - self.n_nuisance == 1:
-            return ((self.names[0], every[: self.n_nuisance], every[self.n_nuisance :]),)
-        interest = every[self.n_nuisance :]
-        return tuple((name, every[every != j], np.array([j])) for name, j in zip(self.names, interest, strict=True))
+    def questions(self) -> tuple[tuple[str, Indices], ...]:
+        """The name of every question, and its columns of interest; all others are its nuisances."""
+        interest = np.arange(self.n_nuisance, self.n_columns)
+        each = [interest] if self.stacked else list(interest[:, None])
+        return tuple(zip(self.names, each, strict=True))
 
     def rows(self, places: Indices) -> tuple[Array, Array]:
         """Columns z (n, c) and weights w (n,) of the samples at some places."""
@@ -116,8 +114,9 @@ class Design:
         if self.columns is None:
             return
         w = np.ones(len(self.columns)) if self.weights is None else self.weights
-        for name, others, interest in self.questions:
-            a, y = (self.columns[:, some] * np.sqrt(w)[:, None] for some in (others, interest))
+        for name, interest in self.questions:
+            z = self.columns * np.sqrt(w)[:, None]
+            a, y = np.delete(z, interest, axis=1), z[:, interest]
             left = y - a @ np.linalg.lstsq(a, y, rcond=None)[0]
             if (np.sum(left**2, axis=0) <= DETERMINED * np.sum(y**2, axis=0)).any():
                 what = "y" if name in ("", "y") else f"y ({name})"
@@ -143,6 +142,8 @@ def read_design(
     ``like`` is the design of earlier samples, ``labels`` are those known already; of a ``part`` of a stream y may be
     constant, and labels must be known.
     """
+    if not isinstance(target, str) or target not in TARGETS:
+        raise SolverError(f"target must be 'mean', 'effect' or 'variance', got {target!r}.")
     if target == "effect" and y is None:
         raise SampleError(
             "target='effect' needs y, a number or a label for every sample; give fit(X, y), or use target='mean'."
@@ -154,14 +155,9 @@ def read_design(
             if given is not None:
                 raise SampleError(f"target='variance' takes no {name}; leave it out.")
         return Design()
-    columns: Array | None = None
-    origin: Array | None = None
-    names: tuple[str, ...] = ("",)
-    found: tuple[str, ...] = ()
-    doses = False
+    design = Design()
     if target == "effect":
-        labels = labels or (() if like is None else like.labels)
-        interest, names, found, doses = _columns_of_interest(y, n, labels, part)
+        interest, design = _columns_of_interest(y, n, labels or (() if like is None else like.labels), part)
         n = len(interest)
         extra = np.zeros((n, 0)) if nuisance is None else _numbers("nuisance", nuisance, n)
         columns = np.column_stack([np.ones(n), extra, interest])
@@ -170,45 +166,48 @@ def read_design(
             raise SampleError(
                 f"y and nuisance must have as many columns as in the first batch, got {columns.shape[1]}."
             )
-        columns = columns - origin
-    if n is None:
-        n = next((len(_array("groups", one)) for one in (sample_weight, groups) if one is not None), None)
-    codes, group_names = (None, ()) if groups is None else _read_groups(groups, n)
-    weights = None if sample_weight is None else _read_weights(sample_weight, n)
-    p = 0 if columns is None else int(columns.shape[1] - interest.shape[1])
-    design = Design(columns, p, names, found, weights, codes, group_names, doses, origin)
+        design = replace(design, columns=columns - origin, origin=origin, n_nuisance=1 + extra.shape[1])
+    if sample_weight is not None:
+        weights = _numbers("sample_weight", sample_weight, n)
+        if weights.shape[1] != 1 or weights.min() < 0 or not weights.any():
+            bad = f"shape {np.shape(sample_weight)}" if weights.shape[1] != 1 else f"{weights.min():.6g} among them"
+            raise SampleError(f"sample_weight must be one number from 0 on for every sample, not all zero, got {bad}.")
+        design, n = replace(design, weights=weights[:, 0]), len(weights)
+    if groups is not None:
+        values = _array("groups", groups, n)
+        if values.dtype.kind == "f":
+            raise SampleError(f"groups must be labels or whole numbers, got {values.dtype}, {values.flat[0]!r} first.")
+        names, first, codes = np.unique(_labels("groups", values), return_index=True, return_inverse=True)
+        turn = np.argsort(first)  # in the order in which groups first appear
+        design = replace(design, groups=np.argsort(turn)[codes], group_names=tuple(map(str, names[turn])))
     if not part:
         design.check()
     return design
 
 
-def _columns_of_interest(
-    y: Any, n: int | None, known: tuple[str, ...], part: bool
-) -> tuple[Array, tuple[str, ...], tuple[str, ...], bool]:
-    """Columns of y, their names, the labels, and whether these are whole numbers of few values.
+def _columns_of_interest(y: Any, n: int | None, known: tuple[str, ...], part: bool) -> tuple[Array, Design]:
+    """Columns of y, and a design with their names and the labels.
 
     Numbers are as they are, two labels are the second less the first in sorted order, more are indicators.
     """
-    values = _array("y", y)
-    _check_length("y", values, n)
+    values = _array("y", y, n)
     if values.dtype.kind in "USb" or (values.dtype.kind == "O" and not _are_numbers(values)):
-        return (*_labelled(values, known, part), False)
+        return _labelled(_labels("y", values), known, part)
     columns = _numbers("y", values, n)
+    single = columns.shape[1] == 1
     for j, column in enumerate(columns.T):
         if not part and column.min() == column.max():
-            which = "y" if columns.shape[1] == 1 else f"column {j} of y"
             raise SampleError(
-                f"{which} is {column[0]:.6g} for all {len(column)} samples: nothing can follow it; give values that "
-                "differ, or use target='mean'."
+                f"{'y' if single else f'column {j} of y'} is {column[0]:.6g} for all {len(column)} samples: nothing "
+                "can follow it; give values that differ, or use target='mean'."
             )
-    single = columns.shape[1] == 1
     given = getattr(y, "columns", None)  # of a data frame; a series has a name
     given = [getattr(y, "name", None)] if given is None else list(given)
     names = ("y",) if single else tuple(f"y[{j}]" for j in range(columns.shape[1]))
     if len(set(given)) == len(names) and all(isinstance(name, str) and name for name in given):
         names = tuple(given)
     few = single and 2 < len(np.unique(columns)) <= FEW_VALUES and bool((columns == np.round(columns)).all())
-    return columns, names, (), few
+    return columns, Design(names=names, doses=few)
 
 
 def _are_numbers(values: NDArray[Any]) -> bool:
@@ -219,18 +218,8 @@ def _are_numbers(values: NDArray[Any]) -> bool:
     return not any(isinstance(one, str | bytes | bool | np.bool_) for one in values.ravel()[:100])
 
 
-def _labelled(
-    values: NDArray[Any], known: tuple[str, ...], part: bool
-) -> tuple[Array, tuple[str, ...], tuple[str, ...]]:
-    if values.ndim != 1:
-        raise SampleError(
-            f"labels come one for every sample, got y of shape {values.shape}; "
-            "give one column, or numbers for several covariates."
-        )
-    missing = [i for i, one in enumerate(values) if one is None or one != one]
-    if missing:
-        raise SampleError(f"y has no label for sample {missing[0]}; give one, or leave the sample out.")
-    found, codes = np.unique(values.astype(str), return_inverse=True)
+def _labelled(values: NDArray[Any], known: tuple[str, ...], part: bool) -> tuple[Array, Design]:
+    found, codes = np.unique(values, return_inverse=True)
     if part and not known:
         raise SampleError(
             f"the labels of all samples must be known from the first batch on; give partial_fit(X, y, "
@@ -240,63 +229,50 @@ def _labelled(
     unknown = [str(one) for one in found if str(one) not in labels]
     if unknown:
         raise SampleError(f"y has the label {unknown[0]!r}; known are {', '.join(map(repr, labels))}.")
-    codes = np.array([labels.index(str(one)) for one in found], dtype=np.intp)[codes]
     if len(labels) < 2:
         raise SampleError(
             f"y has one label, {labels[0]!r}, for all {len(values)} samples: there is nothing to compare it with; "
             "give samples of two, or use target='mean'."
         )
-    if len(labels) == 2:
-        return codes[:, None].astype(np.float64), (f"{labels[1]} - {labels[0]}",), labels
-    if not part and len(values) < 2 * len(labels):
+    if not part and len(labels) > 2 and len(values) < 2 * len(labels):
         raise SampleError(
             f"y has {len(labels)} labels for {len(values)} samples; give numbers, or labels that each occur often."
         )
-    return np.eye(len(labels))[codes][:, :-1], (f"between {len(labels)} labels",), labels
+    each = np.eye(len(labels))[np.array([labels.index(str(one)) for one in found], dtype=np.intp)[codes]]
+    if len(labels) == 2:
+        return each[:, 1:], Design(names=(f"{labels[1]} - {labels[0]}",), labels=labels)
+    return each[:, :-1], Design(names=(f"between {len(labels)} labels",), labels=labels)
 
 
-def _read_groups(groups: Any, n: int | None) -> tuple[Indices, tuple[str, ...]]:
-    """Codes in the order in which groups first appear, and their names."""
-    values = _array("groups", groups)
-    _check_length("groups", values, n)
+def _labels(name: str, values: NDArray[Any]) -> NDArray[Any]:
+    """Labels (n,) as text."""
     if values.ndim != 1:
-        raise SampleError(f"groups come one label for every sample, got shape {values.shape}; give one column.")
-    if values.dtype.kind == "f":
-        raise SampleError(f"groups must be labels or whole numbers, got {values.dtype}, {values[0]!r} first.")
+        raise SampleError(
+            f"{name} must be one label for every sample, got shape {values.shape}; give one column, or numbers for "
+            "several covariates."
+        )
     missing = [i for i, one in enumerate(values) if one is None or one != one]
     if missing:
-        raise SampleError(f"groups is {values[missing[0]]} for sample {missing[0]}; every sample belongs to one.")
-    found, first, codes = np.unique(values.astype(str), return_index=True, return_inverse=True)
-    turn = np.argsort(first)
-    place = np.empty(len(found), dtype=np.intp)
-    place[turn] = np.arange(len(found))
-    return place[codes], tuple(str(found[i]) for i in turn)
-
-
-def _read_weights(sample_weight: Any, n: int | None) -> Array:
-    weight = _numbers("sample_weight", sample_weight, n)
-    if weight.shape[1] != 1 or weight.min() < 0 or not weight.any():
-        bad = f"shape {np.shape(sample_weight)}" if weight.shape[1] != 1 else f"{weight.min():.6g} among them"
-        raise SampleError(f"sample_weight must be one number from 0 on for every sample, not all zero, got {bad}.")
-    return weight[:, 0]
+        raise SampleError(f"{name} has no label for sample {missing[0]}; give one, or leave the sample out.")
+    return values.astype(str)
 
 
 def _numbers(name: str, values: Any, n: int | None) -> Array:
     """Columns (n, q) of finite numbers."""
-    given = _array(name, values)
-    _check_length(name, given, n)
+    given = _array(name, values, n)
     if given.dtype.kind in "mM":
         raise SampleError(
             f"{name} must be numbers, got times ({given.dtype}), of which nobody knows the unit that is meant; give "
             f"({name} - {name}[0]) / numpy.timedelta64(1, 'D'), or another unit."
         )
-    wrong = SampleError(f"{name} must be real numbers, got {given.dtype}; give numbers, labels as columns of 0 and 1.")
-    if given.dtype.kind == "c":
-        raise wrong
     try:
+        if given.dtype.kind == "c":
+            raise TypeError
         columns = given.astype(np.float64)
     except (TypeError, ValueError):
-        raise wrong from None
+        raise SampleError(
+            f"{name} must be real numbers, got {given.dtype}; give numbers, labels as columns of 0 and 1."
+        ) from None
     columns = columns[:, None] if columns.ndim == 1 else columns
     if columns.ndim != 2 or not columns.shape[1]:
         raise SampleError(f"{name} must have shape (n,) or (n, q), got {given.shape}; give columns.")
@@ -308,43 +284,20 @@ def _numbers(name: str, values: Any, n: int | None) -> Array:
     return columns
 
 
-def _array(name: str, values: Any) -> NDArray[Any]:
-    """Whatever was given as an array."""
+def _array(name: str, values: Any, n: int | None) -> NDArray[Any]:
+    """Whatever was given as an array with a row for each of n samples."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         place = int(np.argmax(np.ma.getmaskarray(values).reshape(len(values), -1).any(axis=1)))
         raise SampleError(f"{name} is masked for sample {place}; give its value, or leave the sample out.")
     try:
-        return np.asarray(values)
+        found = np.asarray(values)
     except ValueError:  # lists of different lengths
         raise SampleError(
             f"{name} must have as many values for every sample; give an array with a row for each."
         ) from None
-
-
-def _check_length(name: str, values: NDArray[Any], n: int | None) -> None:
-    if values.ndim == 0 or (n is not None and len(values) != n):
-        got = f"{len(values)}" if values.ndim else "one value"
-        if isinstance(values[()], str):
-            got = f"the text {str(values)!r}; give the column itself, such as table[{str(values)!r}]"
+    if found.ndim == 0 or (n is not None and len(found) != n):
+        got = f"{len(found)}" if found.ndim else "one value"
+        if isinstance(found[()], str):
+            got = f"the text {str(found)!r}; give the column itself, such as table[{str(found)!r}]"
         raise SampleError(f"{name} must have a row for every sample, {'n' if n is None else n} of them, got {got}.")
-
-
-@dataclass(frozen=True)
-class Units:
-    """The unit of the sample at every place: a group that was given, or a bin of neighbours.
-
-    Bins are ``count`` of ``length`` samples, or of ``size`` samples each where the length is unknown.  Groups are
-    dealt into ``count`` units where there are more of them than that.
-    """
-
-    count: int
-    length: int | None = None
-    size: int = 1
-
-    def of(self, places: Indices, groups: Indices | None) -> Indices:
-        """Units of the samples at ``places``."""
-        if groups is not None:
-            return groups[places] % self.count
-        if self.length is None:
-            return places // self.size
-        return places * self.count // self.length
+    return found

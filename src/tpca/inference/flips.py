@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,11 +34,6 @@ COST_ENTRIES = 1e4  # entries up to which 999 flips of three statistics take abo
 def usual_resamples(entries: int) -> int:
     """``n_resamples="auto"``: 999 up to 10⁴ entries, then fewer in proportion, 199 at least."""
     return int(np.clip(USUAL_FLIPS * COST_ENTRIES / max(1, entries), LEAST_FLIPS, USUAL_FLIPS))
-
-
-def flips_seconds(entries: int, n_resamples: int) -> float:
-    """About how long so many flips of three statistics take."""
-    return n_resamples / USUAL_FLIPS * entries / COST_ENTRIES
 
 
 def draw_signs(units: int, n_resamples: int, rng: np.random.Generator) -> Array:
@@ -97,14 +91,9 @@ def rearrangements(
         yield orders
 
 
-def first_p(values: Array) -> float:
-    """The p-value of the first of ``values``, of either sign, among all of them."""
-    return float(np.mean(values >= values[0] - TIE * abs(float(values[0]))))
-
-
 def p_values(values: Array) -> Array:
     """The p-value of every one of ``values`` among all of them: the first is the data, the others are flips."""
-    below = np.searchsorted(np.sort(values), values * (1 - TIE), side="left")
+    below = np.searchsorted(np.sort(values), values - TIE * np.abs(values), side="left")
     return np.asarray((len(values) - below) / len(values))
 
 
@@ -117,42 +106,22 @@ def flipped(rows: Array, signs: Array, most: int = CHUNK) -> Iterator[tuple[slic
         yield some, (signs[some].astype(flat.dtype, copy=False) @ flat).reshape(-1, *rows.shape[1:])
 
 
-@dataclass(frozen=True)
-class Resampled:
-    """What statistics came to, ``values`` (statistics, 1 + m): on the data, then on flips.
-
-    ``p`` of each, and ``adjusted``: the smallest with its own null.
-    """
-
-    names: tuple[str, ...]
-    values: Array
-    p: Array
-    adjusted: float
-
-    def adjusted_for(self, name: str) -> float:
-        """The p-value of one statistic, adjusted for there being others."""
-        least = self.p.min(axis=0)
-        return float((least <= self.p[self.names.index(name), 0] + 1e-12).mean())
-
-
 def resampled(
-    versions: Mapping[str, Callable[[], Array]],
-    statistic: Callable[[Array], Array],
-    signs: Array,
-    scale: Array,
-    most: int = CHUNK,
-) -> Resampled:
+    versions: Iterable[Array], statistic: Callable[[Array], Array], signs: Array, scale: Array, most: int = CHUNK
+) -> tuple[Array, Array]:
     """The same statistic of the flips of several versions of the contributions, divided by ``scale``.
 
-    A version is worked out when its turn comes, so that one is held at a time.
+    Values (versions, 1 + m), on the data, then on flips; and the p-value of every version, adjusted for there being
+    others.  The least of these is the p-value of any signal.
     """
-    values = np.empty((len(versions), len(signs)))
-    for own, version in zip(values, versions.values(), strict=True):
-        for some, stack in flipped(version(), signs, most):
-            own[some] = statistic(stack) / scale[some]
-    p = np.array([p_values(own) for own in values])
+    rows = []
+    for version in versions:
+        each = [statistic(stack) / scale[some] for some, stack in flipped(version, signs, most)]
+        rows.append(np.concatenate(each))
+        del version  # before the next one is made
+    p = np.array([p_values(own) for own in rows])
     least = p.min(axis=0)
-    return Resampled(tuple(versions), values, p, float((least <= least[0] + 1e-12).mean()))
+    return np.array(rows), np.array([(least <= own[0] + 1e-12).mean() for own in p])
 
 
 def entry_p_values(rows: Array, signs: Array, scale: Array, most: int = CHUNK) -> Array:

@@ -1,4 +1,4 @@
-r"""Errors of rank-one components from how units scatter about the estimate.
+r"""Errors of rank-one components from how units scatter about the estimate; and whether two halves of these agree.
 
 The fit is :math:`\sum_c \lambda_c\, v_{c1}\otimes\dots\otimes v_{ck}`.  A small change E of the tensor that is fitted
 changes it by :math:`\delta = (J^\top J)^+ J^\top E`, where J has the derivatives along every :math:`\lambda_c` and, at
@@ -11,21 +11,31 @@ From the sum of squares over units, on the squared scale, where the bias of a le
 
 .. math:: s^2 = \lambda^2\Big(1 - \sum_m |\delta v_m|^2\Big), \qquad
     \text{interval}\ \sqrt{\max(0, s^2 \pm 2\,t_{\nu}\,\mathrm{se}(\lambda)\,\lambda)} .
+
+**Halves.**  Units are split into two halves at random, components are fitted to each half alone, and those of a half
+are matched with those of the whole (by the assignment of largest total :math:`|\cos|`).  The agreement of component c
+is the cosine of its two unit patterns, :math:`\prod_m \langle u_m, v_m\rangle`, averaged over a few splits: 1 if both
+halves show the same pattern, near 0 if they have nothing in common.  Split-half analysis of Harshman & DeSarbo (1984).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 from scipy.stats import t as student
 
 from tpca.tensors.blocks import Array
 
 EQUAL = 1e-3  # relative difference of squared lengths below which singular vectors are not told apart
 LARGEST_SYSTEM = 4096  # parameters: 134 MB a matrix
+SPLITS = 5  # into halves
+
+Patterns = Sequence[Sequence[Array]]
 
 
 def slopes(rows: Array, vectors: Sequence[Array]) -> list[Array]:
@@ -97,33 +107,23 @@ class Tangents:
         return out
 
     def _gram(self) -> Array:
-        """JᵀJ, with derivatives along vectors divided by λ: the identity, on tangents, for one component."""
-        count, width = len(self.vectors), 1 + sum(self.sizes)
-        starts = np.cumsum([1, *self.sizes])
-        gram = np.zeros((count, width, count, width))
-        modes = range(len(self.sizes))
-        for c, own in enumerate(self.vectors):
-            for e, others in enumerate(self.vectors):
-                inner = np.array([v @ u for v, u in zip(own, others, strict=True)])
+        """JᵀJ, with derivatives along vectors divided by λ: the identity, on tangents, for one component.
 
-                def rest(*left_out: int, inner: Array = inner) -> float:
-                    return float(np.prod(np.delete(inner, left_out)))
-
-                block = gram[c, :, e]
-                block[0, 0] = rest()
-                for m in modes:
-                    here = slice(starts[m], starts[m + 1])
-                    P = np.eye(self.sizes[m]) - np.outer(own[m], own[m])
-                    Q = np.eye(self.sizes[m]) - np.outer(others[m], others[m])
-                    block[0, here] = rest(m) * (Q @ own[m])
-                    block[here, 0] = rest(m) * (P @ others[m])
-                    block[here, here] = rest(m) * (P @ Q)
-                    for j in modes:
-                        if j != m:
-                            there = slice(starts[j], starts[j + 1])
-                            R = np.eye(self.sizes[j]) - np.outer(others[j], others[j])
-                            block[here, there] = rest(m, j) * np.outer(P @ others[m], R @ own[j])
-        return gram.reshape(count * width, count * width)
+        Of the slots of two components, λ and every vector, it is the product of the inner products of all modes but
+        theirs, and in these of projections P = I − vvᵀ onto tangents.
+        """
+        count, slots = len(self.vectors), np.cumsum([0, 1, *self.sizes])
+        gram = np.zeros((count, slots[-1], count, slots[-1]))
+        P = [[np.eye(len(v)) - np.outer(v, v) for v in vectors] for vectors in self.vectors]
+        for (c, own), (e, others) in itertools.product(enumerate(self.vectors), repeat=2):
+            inner = np.array([v @ u for v, u in zip(own, others, strict=True)])
+            left = [np.ones(1), *(p @ u for p, u in zip(P[c], others, strict=True))]
+            right = [np.ones(1), *(p @ v for p, v in zip(P[e], own, strict=True))]
+            for s, t in itertools.product(range(len(left)), repeat=2):
+                block = P[c][s - 1] @ P[e][s - 1] if s == t > 0 else np.outer(left[s], right[t])
+                rest = np.prod(np.delete(inner, [i - 1 for i in (s, t) if i]))
+                gram[c, slots[s] : slots[s + 1], e, slots[t] : slots[t + 1]] = rest * block
+        return gram.reshape(count * slots[-1], -1)
 
 
 @dataclass(frozen=True)
@@ -150,3 +150,30 @@ def errors_of(tangents: Tangents, squares: Array, freedom: float, confidence: fl
         each = np.minimum(each, 1.0)  # an entry of a unit vector is no less sure than that
         found.append(Errors(strength, error, ends, tuple(np.split(each, np.cumsum(tangents.sizes)[:-1]))))
     return found
+
+
+def half_agreements(n_units: int, fitted: Callable[[Array], Patterns], whole: Patterns, signed: bool = True) -> Array:
+    """The agreement of every component of ``whole``; ``fitted`` gives those of the units whose numbers it is given.
+
+    Without ``signed`` a pattern and its negative are the same.  NaN for fewer than four units, and for a component that
+    is zero.
+    """
+    if n_units < 4:
+        return np.full(len(whole), math.nan)
+    rng = np.random.default_rng(0)  # fixed: the answer has no seed
+    each = []
+    for _ in range(SPLITS):
+        matched = []
+        for some in np.array_split(rng.permutation(n_units), 2):
+            half = fitted(np.sort(some))
+            distances = [[-abs(cosine(one, other)) for other in half] for one in whole]
+            matched.append([half[int(j)] for j in linear_sum_assignment(distances)[1]])
+        each.append([cosine(a, b) for a, b in zip(*matched, strict=True)])
+    mean = np.mean(each if signed else np.abs(each), axis=0)
+    there = [all(v.any() for v in vectors) for vectors in whole]
+    return np.where(there, mean, math.nan)
+
+
+def cosine(one: Sequence[Array], other: Sequence[Array]) -> float:
+    """Of the unit tensors of two components."""
+    return math.prod(float(v @ u) for v, u in zip(one, other, strict=True))

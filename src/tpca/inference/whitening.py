@@ -37,31 +37,37 @@ def sphere(rows: Array) -> Array:
 @kept
 @dataclass(frozen=True)
 class Whitening:
-    """A symmetric matrix for every mode, and its inverse; ``None`` for a mode that is left as it is."""
+    """A symmetric matrix for every mode, and its inverse; ``None`` for a mode that is left as it is.
+
+    Modes that tensors have before these, such as contrasts of labels, are left as they are.
+    """
 
     maps: tuple[Array | None, ...]
     inverses: tuple[Array | None, ...]
 
     def __call__(self, rows: Array) -> Array:
-        """Tensors (n, *dims), whitened."""
+        """Tensors (n, ..., *dims), whitened."""
 
         def white(some: Array) -> Array:
-            for m, map_ in enumerate(self.maps):
-                some = some if map_ is None else _applied(map_, some, m + 1)
+            for axis, map_ in enumerate(self.maps, -len(self.maps)):
+                some = some if map_ is None else _applied(map_, some, axis)
             return some
 
         return by_pieces(white, rows)
 
     def of_vectors(self, vectors: Sequence[Array]) -> list[Array]:
         """Unit vectors of whitened tensors from those in the coordinates of the data."""
-        pairs = zip(self.maps, vectors, strict=True)
-        white = [v if map_ is None else map_ @ v for map_, v in pairs]
-        return [v / max(float(np.linalg.norm(v)), 1e-300) for v in white]
+        return [v / max(float(np.linalg.norm(v)), 1e-300) for v in _mapped(self.maps, vectors)]
 
     def back(self, vectors: Sequence[Array]) -> list[Array]:
         """Vectors of whitened tensors in the coordinates of the data: not unit vectors."""
-        pairs = zip(self.inverses, vectors, strict=True)
-        return [v if inverse is None else inverse @ v for inverse, v in pairs]
+        return _mapped(self.inverses, vectors)
+
+
+def _mapped(maps: Sequence[Array | None], vectors: Sequence[Array]) -> list[Array]:
+    before = len(vectors) - len(maps)
+    each = zip(maps, vectors[before:], strict=True)
+    return [*vectors[:before], *(v if map_ is None else map_ @ v for map_, v in each)]
 
 
 def longest_within(nbytes: float, most: int = LONGEST) -> int:
@@ -69,28 +75,21 @@ def longest_within(nbytes: float, most: int = LONGEST) -> int:
     return int(min(most, math.sqrt(nbytes / 96)))
 
 
-def learn_whitening(rows: Array, leading: int = 0, longest: int = LONGEST) -> Whitening:
-    """Whitening of tensors (n, *dims), each of length one.
-
-    The first ``leading`` modes are left as they are, and those that are longer than ``longest``.
-    """
-    maps: list[Array | None] = []
-    inverses: list[Array | None] = []
-    for m in range(rows.ndim - 1):
-        d = rows.shape[m + 1]
-        if m < leading or d > longest or d == 1:
-            maps.append(None)
-            inverses.append(None)
+def learn_whitening(rows: Array, longest: int = LONGEST) -> Whitening:
+    """Whitening of tensors (n, *dims), learnt from such of length one; modes longer than ``longest`` are left alone."""
+    pairs: list[tuple[Array | None, Array | None]] = []
+    for m, d in enumerate(rows.shape[1:]):
+        if d > longest or d == 1:
+            pairs.append((None, None))
             continue
         moment: Array = np.zeros((d, d))
         for row in rows:  # one by one: products of all at once would copy them all
             matrix = np.moveaxis(row, m, 0).reshape(d, -1)
             moment += matrix @ matrix.T
         map_, inverse = map_of(moment, rows.size // d)
-        maps.append(map_)
-        inverses.append(inverse)
+        pairs.append((map_, inverse))
         rows = by_pieces(functools.partial(_applied, map_, axis=m + 1), rows)
-    return Whitening(tuple(maps), tuple(inverses))
+    return Whitening(tuple(map_ for map_, _ in pairs), tuple(inverse for _, inverse in pairs))
 
 
 def map_of(moment: Array, columns: int) -> tuple[Array, Array]:
@@ -110,12 +109,9 @@ class LoudDirections:
     directions: Array
     factors: Array
 
-    def __len__(self) -> int:
-        return len(self.factors)
-
     def taken_down(self, rows: Array) -> Array:
-        """Tensors (n, *dims) in which these directions are as quiet as others."""
-        flat = rows.reshape(len(rows), -1)
+        """Tensors (..., *dims) in which these directions are as quiet as others."""
+        flat = rows.reshape(-1, self.directions.shape[1])
         loud = ((flat @ self.directions.T) * (1 - self.factors)) @ self.directions
         return np.subtract(flat, loud, out=loud).reshape(rows.shape)
 

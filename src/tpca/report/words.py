@@ -99,6 +99,8 @@ def summary_of(result: Result) -> Summary:
 def headline(result: Result) -> str:
     """The verdict in one line, with the numbers that matter most."""
     p = f"p = {number(result.p_value, 2)}"
+    if result.kind == "samples" and p != f"p = {number(result.components[0].p_value, 2)}":
+        p += " over all tests"  # those of whitened samples and other covariates, too; a component shows its own
     if result.verdict is Verdict.NOT_TESTED:
         return _untested(result)
     if result.verdict is Verdict.NO_SIGNAL:

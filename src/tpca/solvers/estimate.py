@@ -89,7 +89,7 @@ class Component:
     Of more than two labels ``label_amplitudes`` has how strong the pattern is with each, beside what all share.
     ``e_value`` is what bets against pure noise have won at most, of one unit; its inverse is the p-value (race only).
     ``statistic`` is what the test compares with ``null``, what resampling gave for it.
-    ``half_agreement`` is the cosine of what two halves of the samples show of it (:mod:`tpca.inference.halves`).
+    ``half_agreement`` is the cosine of what two halves of the samples show of it (:mod:`tpca.inference.scatter`).
     ``variance`` is that of the samples along a component of variation, ``variance_ratio`` its share of all there is.
     """
 

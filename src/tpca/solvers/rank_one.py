@@ -1,23 +1,6 @@
-"""The rank-one toolbox that all methods share: sweeps, top vectors, deflation, orientation, ghosts.
+"""The rank-one toolbox that all methods share: sweeps, top vectors, deflation, orientation, ghosts, and components.
 
-==============================================  ====================================================================
-:func:`units`, :func:`toward`                   rows of length 1
-:func:`along`                                   a block, or each of a stack, contracted with all vectors but one
-:func:`alternate`                               alternating least squares, given the gradients
-:func:`rank_one`, :func:`rank_ones`             the best unit vectors of a block, or of every block of a stack
-:func:`top_pairs`, :func:`leading`              top singular and eigenvectors: dense, or by Lanczos iteration
-:func:`split_blocks`                            blocks as one vector per mode
-:func:`deflated`, :func:`is_ghost`              gradients without known components; what an inaccurate one leaves
-:func:`oriented`, :func:`positive`              definite signs
-:func:`best_rank_one`, :func:`components_of`    the best fits of one tensor, from many starts; several together
-:func:`fits`                                    those of a stack of flips, by one procedure for all
-:func:`beyond`                                  tensors without all that an inaccurate component may leave
-==============================================  ====================================================================
-
-Eigenvectors of small symmetric matrices, by LAPACK's routines as they are.
-
-``numpy.linalg.eigh`` works in double precision whatever it is given, and ``scipy.linalg.eigh`` takes longer to choose a
-routine than that takes for a matrix of a dozen rows.  Here single precision stays what it is.
+Rows are unit vectors.  Where a function takes blocks or vectors with leading axes, so many problems are solved in step.
 """
 
 from __future__ import annotations
@@ -32,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dsyevd, dsyevr, ssyevd, ssyevr
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
+from tpca.inference.scatter import cosine
 from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array
 
@@ -135,28 +119,21 @@ def rank_ones(blocks: Array, start: Sequence[Array] | None = None) -> tuple[list
 def start_of(blocks: Array, place: int) -> Array:
     """About the leading singular vector of the unfolding ``place | rest`` of every block, for a start.
 
-    From the Gram matrix of the shorter side, which has no more entries than the block itself.
+    Of the Gram matrix P of the shorter side, which has no more entries than the block itself, the column of
+    P^(2^SQUARINGS) with the largest diagonal entry: as many steps of the power method as that, from the best unit
+    vector, at the cost of a few small products.
     """
     matrices = np.moveaxis(blocks, place, 1).reshape(len(blocks), blocks.shape[place], -1)
-    if matrices.shape[1] <= matrices.shape[2]:
-        return _dominant(np.matmul(matrices, matrices.transpose(0, 2, 1)))
-    right = _dominant(np.matmul(matrices.transpose(0, 2, 1), matrices))
-    return units(np.matmul(matrices, right[:, :, None])[:, :, 0])
-
-
-def _dominant(power: Array) -> Array:
-    """About the leading eigenvector of every Gram matrix P, which are used up.
-
-    The column of P^(2^SQUARINGS) with the largest diagonal entry: as many steps of the power method as that, from the
-    best unit vector, at the cost of a few small products.
-    """
+    wide, turned = matrices.shape[1] <= matrices.shape[2], matrices.transpose(0, 2, 1)
+    power = np.matmul(matrices, turned) if wide else np.matmul(turned, matrices)
     for squaring in range(SQUARINGS):
         if squaring % 2 == 0:  # of trace 1 P⁴ has a trace of d⁻³ at least: nothing vanishes until the next time
             scale = power.trace(axis1=1, axis2=2)[:, None, None]
             power /= np.where(scale > 0, scale, 1.0)
         power = np.matmul(power, power)
     best = np.argmax(np.einsum("cii->ci", power), axis=1)
-    return units(power[np.arange(len(power)), :, best])
+    top = units(power[np.arange(len(power)), :, best])
+    return top if wide else units(np.matmul(matrices, top[:, :, None])[:, :, 0])
 
 
 def top_pairs(
@@ -280,18 +257,14 @@ def fits(stack: Array) -> tuple[list[Array], Array]:
         drawn = np.random.default_rng(place).standard_normal((dims[m],)).astype(stack.dtype)
         x = np.broadcast_to(drawn, (len(stack), dims[m]))
         for _ in range(FLIP_STEPS):
-            x = np.matvec(U, np.vecmat(x, U))
-            x = x / np.maximum(lengths(x), 1e-300)[:, None]
+            x = units(np.matvec(U, np.vecmat(x, U)))
         starts.append(x)
     found, values = alternate(functools.partial(along, stack), starts, FLIP_SWEEPS)
     return [found[order.index(m)] for m in range(len(dims))], values
 
 
 def best_rank_one(tensor: Array, rough: bool = False) -> tuple[list[Array], float]:
-    """Unit vectors of the best rank-one fit of one tensor that several starts lead to, and its length.
-
-    A ``rough`` one is only to climb from.
-    """
+    """Unit vectors of the best rank-one fit of one tensor by many starts, and its length; ``rough``: to climb from."""
     dims, sweeps = tensor.shape, 1
     if tensor.ndim == 1:
         start = [np.zeros((1, *dims))]
@@ -376,12 +349,9 @@ def beyond(C: Array, vectors: Sequence[Array]) -> Array:
     return out
 
 
-def cosine(one: Sequence[Array], other: Sequence[Array]) -> float:
-    """Of the unit tensors of two components."""
-    return math.prod(float(v @ u) for v, u in zip(one, other, strict=True))
-
-
 # Eigenvectors of small matrices --------------------------------------------------------------------------------------
+# numpy.linalg.eigh works in double precision whatever it is given, and scipy.linalg.eigh takes longer to choose a
+# routine than that takes for a matrix of a dozen rows.  Here single precision stays what it is.
 
 Matrix = NDArray[Any]  # float32 or float64
 

@@ -29,8 +29,7 @@ from tpca.checkpoint import kept
 from tpca.engines import Data
 from tpca.errors import MemoryBudgetError, StreamError
 from tpca.inference.flips import own_order, p_values
-from tpca.inference.halves import half_agreements
-from tpca.inference.scatter import slope
+from tpca.inference.scatter import half_agreements, slope
 from tpca.randomness import generator
 from tpca.solvers.estimate import Component, Estimate, StopReason
 from tpca.solvers.memory import budget

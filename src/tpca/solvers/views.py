@@ -62,7 +62,7 @@ from scipy.special import ndtr, ndtri, stdtr
 
 from tpca.data.rows import RowsStream
 from tpca.errors import SolverError, check_integer
-from tpca.inference.flips import first_p, rearrangements
+from tpca.inference.flips import p_values, rearrangements
 from tpca.randomness import generator
 from tpca.solvers.folds import (
     GROUP_ROWS,
@@ -338,7 +338,7 @@ class Held:
             for view in range(scores.shape[1]):
                 product *= scores[:, view][:, orders[:, view]]
             reached.append(product.mean(axis=2).max(axis=0))
-        return first_p(np.concatenate(reached))
+        return float(p_values(np.concatenate(reached))[0])
 
     def write_factors(self, level: int, factors: NDArray[np.float32]) -> int:
         """Into ``(views, rows, 1 + m)``: what columns of a view are multiplied with, products of all others' scores.

@@ -8,17 +8,16 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from tpca.errors import StreamError
 from tpca.inference.flips import draw_signs, entry_p_values, least_p, own_order, resampled, usual_resamples
-from tpca.inference.halves import half_agreements
-from tpca.inference.scatter import Errors, errors_of, slopes
+from tpca.inference.scatter import Errors, errors_of, half_agreements, slopes
 from tpca.inference.units import Dependence, by_pieces, dependence
-from tpca.inference.whitening import LoudDirections, Whitening, learn_whitening, longest_within, loud_directions, sphere
+from tpca.inference.whitening import LoudDirections, learn_whitening, longest_within, loud_directions, sphere
 from tpca.randomness import generator
 from tpca.solvers.estimate import Component, Estimate, StopReason
 from tpca.solvers.rank_one import beyond, fits, outer
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 ROUNDING = 1e3 * float(np.finfo(np.float64).eps)  # of a sum, relative
 # What is worth a line of advice
-INFLATED = 1.05  # variance inflation
+CERTAIN = 2.33  # z of the correlation of neighbours: 1 % of independent samples have as much
 HEAVY = 9.0  # kurtosis of residuals
 SKEWED = 0.5  # median skewness of entries
 LOUD_SAMPLE = 0.25  # share of all energy in one sample
@@ -43,8 +42,14 @@ IN_ORDER = 0.8  # correlation of y with the order of the samples
 
 def conclude(run: LeastSquaresRun) -> Estimate:
     """What is said of all questions, in their order."""
-    _refuse_constant(run)
-    solver = run.solver
+    solver, look, first = run.solver, run.residuals, run.answers[0].parts
+    noise = float(np.linalg.norm(first.left_over()[0])) / (math.sqrt(len(first)) * max(first.S, 1e-300))
+    if look is not None:
+        noise = math.sqrt(look.square / run.n) if look.copies == run.n - 1 else math.inf
+    if noise <= ROUNDING * (float(np.linalg.norm(first.background)) + float(np.linalg.norm(first.D))):
+        raise StreamError(  # flips of rounding are no test
+            "all samples are the same: there is no noise to tell a signal from; give samples that differ."
+        )
     rng = generator(solver.random_state, "flips")
     found = [Conclusion(run, number, rng) for number in range(len(run.answers))]
     tested = [each.p for each in found if not each.why_not]
@@ -53,7 +58,7 @@ def conclude(run: LeastSquaresRun) -> Estimate:
     stop = StopReason.MAX_SAMPLES if limited else StopReason.STREAM_ENDED
     if not signal_p <= 1 - solver.confidence:
         stop = StopReason.NO_SIGNAL if tested else StopReason.UNTESTABLE
-    first = found[0]
+    modes = range(len(first.dims))
     return Estimate(
         solver="least_squares",
         components=tuple(one for each in found for one in each.components()),
@@ -61,59 +66,25 @@ def conclude(run: LeastSquaresRun) -> Estimate:
         signal_p=signal_p,
         n_samples=run.n,
         state_bytes=run.state_bytes,
-        n_passes=1 if run.residuals is None else 2,
-        noise_level=math.nan if run.residuals is None else math.sqrt(run.residuals.square / run.residuals.n_entries),
+        n_passes=1 if look is None else 2,
+        noise_level=math.nan if look is None else math.sqrt(look.square / look.n_entries),
         entry_p_values=tuple(each.entries for each in found),
-        rank_one_shares=tuple(_rank_one_share(each.parts.D, each.answer.sizes[0]) for each in found),
-        n_units=len(first.parts),
-        n_resamples=len(first.signs) - 1,
-        inflation=first.dependence.inflation,
-        advice=tuple(dict.fromkeys(line for each in found for line in advice_of(each))),
-        observed=_rates(run),
+        rank_one_shares=tuple(each.answer.rank_one_share for each in found),
+        n_units=len(first),
+        n_resamples=len(found[0].signs) - 1,
+        inflation=found[0].dependence.inflation,
+        advice=tuple(dict.fromkeys(advice_of(found))),
+        observed=None
+        if first.rates is None
+        else tuple(first.rates.mean(axis=tuple(j for j in modes if j != m)) for m in modes),
     )
 
 
-def _refuse_constant(run: LeastSquaresRun) -> None:
-    """Refuse samples that differ by rounding alone: flips of rounding are no test."""
-    parts, look = run.answers[0].parts, run.residuals
-    if look is None:
-        noise = float(np.linalg.norm(parts.without_estimate())) / math.sqrt(len(parts))
-    elif look.copies < parts.n - 1:
-        return
-    else:
-        noise = math.sqrt(look.square / parts.n)
-    if noise <= ROUNDING * (float(np.linalg.norm(parts.background)) + float(np.linalg.norm(parts.D))):
-        raise StreamError(
-            "all samples are the same: there is no noise to tell a signal from; give samples that differ."
-        )
-
-
-def _rank_one_share(D: Array, size: float) -> float:
-    """|fit|²/|D|²: how much of the estimate is of rank one."""
-    whole = float(np.vdot(D, D))
-    return min(1.0, float(size) ** 2 / whole) if whole > 0 else math.nan
-
-
-def fit_lengths(stack: Array) -> Array:
-    """The statistic: the length of the best rank-one fit of every tensor of a stack, by one procedure for all."""
-    return fits(stack)[1]
-
-
-def _rates(run: LeastSquaresRun) -> tuple[Array, ...] | None:
-    """Share of the entries of every slice that was observed."""
-    sums = run.sums.values()
-    if all(unit.grams is None for unit in sums):
-        return None
-    rates = np.asarray(sum(unit.entrywise()[0, 0] for unit in sums)) / sum(unit.gram[0, 0] for unit in sums)
-    return tuple(rates.mean(axis=tuple(j for j in range(rates.ndim) if j != m)) for m in range(rates.ndim))
-
-
 class Test(NamedTuple):
-    """Of one component: its p-value, the statistic, and what flips gave for it."""
+    """Of one component: its p-value, and the statistic of the data and of all flips."""
 
     p: float = math.nan
-    statistic: float = math.nan
-    null: Array | None = None
+    values: Array | None = None
 
 
 class Conclusion:
@@ -124,14 +95,15 @@ class Conclusion:
     """
 
     def __init__(self, run: LeastSquaresRun, number: int, rng: np.random.Generator) -> None:
-        solver = run.solver
+        solver, grouped = run.solver, run.design.groups is not None
         self.run, self.number, self.answer, self.level = run, number, run.answers[number], 1 - solver.confidence
         self.parts = parts = self.answer.parts
         self.dependence = Dependence()
-        if solver.dependence == "auto" and run.design.groups is None:
+        if solver.dependence == "auto" and not grouped:
             self.dependence = dependence(parts, self.answer.vectors[0])
+        self.inflation, self.z = self.dependence.inflation, self.dependence.z  # of errors; and how certain it is
         asked = usual_resamples(math.prod(parts.shape)) if solver.n_resamples == "auto" else solver.n_resamples
-        free = solver.dependence is None or run.design.groups is not None  # units have no order
+        free = solver.dependence is None or grouped  # units have no order
         self.order = own_order(parts.C) if free else np.arange(len(parts))
         self.signs = draw_signs(len(parts), asked, rng)[:, np.argsort(self.order)]
         self.why_not = self._untestable(least_p(len(parts), asked))
@@ -160,70 +132,63 @@ class Conclusion:
         return ""
 
     def _test(self) -> None:
-        parts, signs, most = self.parts, self.signs, self.run.chunk
+        """Any signal, every entry, and one component after the other."""
+        parts, signs, most, before = self.parts, self.signs, self.run.plan.chunk, self.answer.vectors
         scale = parts.scales(signs, self.dependence.enlarged)
-        found = resampled(self._versions(), fit_lengths, signs, scale, most)
-        self.p = found.adjusted
-        self.tests = [Test(found.adjusted_for("plain"), float(found.values[0, 0]), found.values[0, 1:])]
         entries = entry_p_values(parts.C, signs, scale, most)
         self.entries = np.fmin.reduce(entries, axis=0) if parts.stacked else entries
-        C, before = parts.C, self.answer.vectors
+
+        def lengths(stack: Array) -> Array:
+            """The statistic: the length of the best rank-one fit, by one procedure for all."""
+            return fits(stack)[1]
+
+        values, adjusted = resampled(self._versions(), lengths, signs, scale, most)
+        self.p, self.tests = float(adjusted.min()), [Test(float(adjusted[0]), values[0])]
+        C = parts.C
         if (whitening := self.answer.whitening) is not None:
             C, before = whitening(C), [whitening.of_vectors(own) for own in before]
         self.agreements = half_agreements(len(C), lambda some: _of_units(C[self.order[some]], len(before)), before)
         for vectors, size in zip(before[:-1], self.answer.sizes[1:], strict=True):
             if not size > 0:  # nothing is left to test
-                self.tests.append(Test(1.0, 0.0, np.zeros(len(signs) - 1)))
+                self.tests.append(Test(1.0, np.zeros(len(signs))))
                 continue
             C = by_pieces(functools.partial(beyond, vectors=vectors), C)
-            later = resampled({"plain": functools.partial(np.asarray, C)}, fit_lengths, signs, scale, most)
-            p = max(later.adjusted, self.tests[-1].p)  # given the earlier ones
-            self.tests.append(Test(p, float(later.values[0, 0]), later.values[0, 1:]))
+            values, (p,) = resampled([C], lengths, signs, scale, most)
+            self.tests.append(Test(max(float(p), self.tests[-1].p), values[0]))  # given the earlier ones
 
-    def _versions(self) -> Mapping[str, Callable[[], Array]]:
-        """Contributions as they are, whitened, and with loud directions taken down; each is made in its turn."""
-        parts, C = self.parts, self.parts.C
-        if self.answer.whitening is not None:
-            return {"plain": functools.partial(self.answer.whitening, C)}
-        if self.run.solver.whiten is None or C[0].size < 2:
-            return {"plain": lambda: C}
-        whitening, loud = self._learnt()
-        self.loud = loud
+    def _versions(self) -> Iterator[Array]:
+        """Contributions as they are, whitened, and with loud directions taken down.
 
-        def white() -> Array:
-            return whitening(C.reshape(-1, *parts.dims)).reshape(C.shape)
-
-        versions: dict[str, Callable[[], Array]] = {"plain": lambda: C, "white": white}
-        if len(loud):
-            versions["quiet"] = lambda: loud.taken_down(white().reshape(-1, *parts.dims)).reshape(C.shape)
-        return versions
-
-    def _learnt(self) -> tuple[Whitening, LoudDirections]:
-        """From samples that were kept, or from the contributions themselves: moments that flips leave alone."""
-        look = self.run.residuals
+        Whitened by samples that were kept, or by the contributions themselves: moments that flips leave alone.
+        """
+        parts, look, solver = self.parts, self.run.residuals, self.run.solver
+        yield parts.C if self.answer.whitening is None else self.answer.whitening(parts.C)
+        if self.answer.whitening is not None or solver.whiten is None or parts.C[0].size < 2:
+            return
         if look is not None and len(look.samples) > 1:
-            rows = np.stack([look.samples[one] for one in sorted(look.samples)]).reshape(-1, *self.parts.dims)
+            rows = np.stack([look.samples[one] for one in sorted(look.samples)]).reshape(-1, *parts.dims)
         else:
-            rows = sphere(self.parts.C.reshape(-1, *self.parts.dims))
-        whitening = learn_whitening(rows, longest=longest_within(self.run.solver.budget()))
-        return whitening, loud_directions(whitening(rows))
+            rows = sphere(parts.C.reshape(-1, *parts.dims))
+        whitening = learn_whitening(rows, longest_within(solver.budget()))
+        self.loud = loud_directions(whitening(rows))
+        del rows  # before the flips take their memory
+        yield whitening(parts.C)
+        if self.loud.factors.size:
+            yield self.loud.taken_down(whitening(parts.C))
 
     def _errors(self) -> list[Errors]:
-        """From samples of the second pass, from groups, or from bins."""
-        parts, tangents, look = self.parts, self.answer.tangents, self.run.residuals
-        confidence, inflation = self.run.solver.confidence, self.dependence.inflation
-        if look is not None and not look.units[self.number]:
+        """From samples of the second pass; from units where these were given, or samples passed by once."""
+        parts, tangents, look, solver = self.parts, self.answer.tangents, self.run.residuals, self.run.solver
+        inflation, G = self.dependence.inflation, len(self.parts)
+        if look is not None and self.run.design.groups is None and not isinstance(solver.dependence, int):
             factor = parts.n_observed / max(parts.n_observed - parts.rank, 1) * self._within(look.energies[self.number])
-            squares = look.squares[self.number] * (factor * inflation)
-            return errors_of(tangents, squares, (parts.n - parts.rank) / inflation, confidence)
-        if look is not None:
-            changes = np.stack(list(look.units[self.number].values()))
+            squares, freedom = look.squares[self.number] * factor, (parts.n - parts.rank) / inflation
         else:
-            E = parts.without_estimate()
+            E = parts.left_over()[0].reshape(parts.C.shape)
+            E /= parts.S
             changes = tangents.changes([slopes(E, v) for v in self.answer.vectors])
-        G = len(changes)
-        squares = np.einsum("gci,gci->ci", changes, changes) * (G / max(G - 1, 1)) * inflation
-        return errors_of(tangents, squares, G - 1, confidence)
+            squares, freedom = np.einsum("gci,gci->ci", changes, changes) * (G / max(G - 1, 1)), G - 1
+        return errors_of(tangents, squares * inflation, freedom, solver.confidence)
 
     def _within(self, energy: float) -> float:
         """By how much the variance of a bin exceeds that of as many independent samples, whose ``energy`` is known."""
@@ -233,31 +198,32 @@ class Conclusion:
         E, _, freedom = parts.left_over()
         energies = np.vecdot(E, E)
         samples = energy / (parts.S * max(1 - parts.rank / parts.n_observed, 1e-3))
-        ratio = float(energies.sum()) / freedom / samples
+        ratio = float(energies.sum() / freedom / samples)
         error = float(energies.std(ddof=1)) / float(energies.mean() + 1e-300) / math.sqrt(len(energies))
-        return ratio if ratio - 1 > error else 1.0
+        if ratio - 1 <= error:
+            return 1.0
+        self.inflation, self.z = self.inflation * ratio, max(self.z, (ratio - 1) / (error + 1e-300))
+        return ratio
 
     def components(self) -> list[Component]:
         """Always as many as were asked for."""
-        parts, found, lead = self.parts, [], int(self.parts.stacked)
+        observed, found, lead = self.parts.observed, [], int(self.parts.stacked)
+        modes = range(observed.ndim)
+        seen = [observed.any(axis=tuple(j for j in modes if j != m)) for m in modes]
         each = zip(self.answer.vectors, self.answer.sizes, self.errors, self.tests, self.agreements, strict=True)
-        for vectors, size, error, test, agreement in each:
-            errors = error.vectors[lead:]
-            if parts.observed is not None:
-                modes = range(parts.observed.ndim)
-                seen = [parts.observed.any(axis=tuple(j for j in modes if j != m)) for m in modes]
-                errors = tuple(np.where(known, e, np.inf) for known, e in zip(seen, errors, strict=True))
+        for vectors, size, error, (p, values), agreement in each:
+            errors = zip(seen, error.vectors[lead:], strict=True)
             found.append(
                 Component(
                     vectors=tuple(vectors[lead:]),
                     strength=error.strength if size > 0 else 0.0,
                     strength_interval=error.interval if size > 0 else (0.0, 0.0),
-                    standard_errors=errors,
-                    p_value=test.p,
-                    significant=bool(test.p <= self.level),
+                    standard_errors=tuple(np.where(known, one, np.inf) for known, one in errors),
+                    p_value=p,
+                    significant=bool(p <= self.level),
                     length=float(size),
-                    statistic=test.statistic,
-                    null=test.null,
+                    statistic=math.nan if values is None else float(values[0]),
+                    null=None if values is None else values[1:],
                     half_agreement=float(agreement),
                     effect=self.answer.name,
                     label_amplitudes=self._amplitudes(vectors[0], error.strength) if lead else None,
@@ -276,8 +242,7 @@ class Conclusion:
         coefficients = np.append(self.parts.K @ direction * strength, 0.0)
         indicators = (design.columns + design.origin)[:, design.n_nuisance :]
         shares = np.average(indicators, axis=0, weights=design.weights)
-        shares = np.append(shares, 1 - shares.sum())
-        centred = coefficients - shares @ coefficients
+        centred = coefficients - shares @ coefficients[:-1]
         return {label: float(value) for label, value in zip(design.labels, centred, strict=True)}
 
 
@@ -294,35 +259,39 @@ def _of_units(C: Array, count: int) -> list[list[Array]]:
 # Advice ---------------------------------------------------------------------------------------------------------------
 
 
-def advice_of(found: Conclusion) -> list[str]:
-    """All that there is to say of one question; of samples and design with the first question only."""
-    each = [_of_test(found), _of_components(found)]
-    if found.number == 0:
-        each += [_of_samples(found), _of_design(found)]
-    return [*([found.why_not] if found.why_not else []), *itertools.chain(*each)]
-
-
-def _of_test(found: Conclusion) -> Iterator[str]:
-    dependence, groups, units = found.dependence, len(found.run.design.group_names), len(found.parts)
-    if dependence.inflation > INFLATED and dependence.testable:
+def advice_of(found: Sequence[Conclusion]) -> Iterator[str]:
+    """All that there is to say, question by question; of samples and design once."""
+    units, groups = len(found[0].parts), len(found[0].run.design.group_names)
+    yield from (each.why_not for each in found if each.why_not)
+    most = max(found, key=lambda each: each.dependence.testable * each.inflation)
+    # an error that comes from so many units is known to 1/√(2(G − 1)) of itself
+    large = math.sqrt(most.inflation) > 1 + 1 / math.sqrt(2 * max(units - 1, 1))
+    if most.dependence.testable and most.z > CERTAIN and large:
+        f = most.inflation  # (1 + r)/(1 − r), of samples whose correlation falls geometrically
+        r = max(most.dependence.correlation, (f - 1) / (f + 1))
         yield (
-            f"Neighbouring samples are correlated ({dependence.correlation:.2f}): errors and flips are enlarged by "
-            f"{dependence.enlarged:.2f}. If their order is meaningless, use dependence=None."
+            f"Neighbouring samples are correlated ({r:.2f}): errors are enlarged by {math.sqrt(f):.2f}. If their order "
+            "is meaningless, use dependence=None."
         )
     if groups > units:
         yield (
             f"{groups:,} groups were dealt into {units:,} units, which is what the memory allows. For more, raise "
             "memory_limit."
         )
+    for each in found:
+        of = f"{each.answer.name}: " if len(found) > 1 else ""
+        yield from (f"{of}{line}" for line in _of_components(each))
+    yield from _of_samples(found[0])
+    yield from _of_design(found[0])
+
+
+def _of_components(found: Conclusion) -> Iterator[str]:
+    sizes, vectors = found.answer.sizes, found.answer.vectors
     if found.p <= found.level < found.tests[0].p:
         yield (
             f"There is a signal (p = {found.p:.3g}), but the pattern shown is not itself significant "
             f"(p = {found.tests[0].p:.3g}): it is seen where loud noise is taken down. whiten='modes' shows it."
         )
-
-
-def _of_components(found: Conclusion) -> Iterator[str]:
-    sizes, vectors = found.answer.sizes, found.answer.vectors
     for i, j in itertools.combinations(np.flatnonzero(sizes > 0).tolist(), 2):
         if found.tests[i].p > found.level:  # nobody interprets noise
             break
@@ -398,9 +367,10 @@ def _of_samples(found: Conclusion) -> Iterator[str]:
             f"{count(look.copies, 'sample is an exact copy', 'samples are exact copies')} of others. If one "
             "measurement is counted twice, p is too small: remove it, or give groups= with one label for all copies."
         )
-    if found.loud is not None and len(found.loud) and (quiet := float(found.loud.factors.min())) < LOUD_DIRECTION:
+    factors = np.zeros(0) if found.loud is None else found.loud.factors
+    if found.tests[0].p > found.level and (quiet := float(factors.min(initial=1.0))) < LOUD_DIRECTION:
         yield (
-            f"{count(len(found.loud), 'direction is', 'directions are')} up to {1 / quiet:.0f} times as loud as the "
+            f"{count(len(factors), 'direction is', 'directions are')} up to {1 / quiet:.0f} times as loud as the "
             "others. Artefacts can be taken out with preprocess=."
         )
 

@@ -22,16 +22,16 @@ import numpy as np
 from tpca.checkpoint import kept
 from tpca.engines import Data, open_engine
 from tpca.errors import MemoryBudgetError, SampleError, StreamError
-from tpca.inference.design import Design, Units
+from tpca.inference.design import Design
 from tpca.inference.flips import CHUNK
 from tpca.inference.scatter import LARGEST_SYSTEM, Tangents, slopes
-from tpca.inference.units import MAX_UNITS, Contributions, UnitSum, UnitSums, halved, merge_units
+from tpca.inference.units import MAX_UNITS, Contributions, Units, UnitSum, UnitSums
 from tpca.inference.whitening import Whitening, learn_whitening, longest_within, sphere
 from tpca.solvers.estimate import Estimate
 from tpca.solvers.least_squares.conclusion import conclude
 from tpca.solvers.memory import budget
 from tpca.solvers.options import ClaimingSolver, check_dependence, check_resamples, check_whiten, option
-from tpca.solvers.rank_one import components_of, oriented
+from tpca.solvers.rank_one import components_of, oriented, units
 from tpca.solvers.run import Ask, KeptRun, drive, keeper_of, refuse_all_left_out
 from tpca.tensors.accumulators import Accumulator, bytes_held, plus
 from tpca.tensors.blocks import Array
@@ -45,7 +45,6 @@ KEPT_SAMPLES = 256  # for whitening
 DIGESTED = 4096  # entries of a sample that tell it from others
 LONGEST_CUBES = 2**20  # entries of samples whose skewness is looked at
 LEAST_ROUND = 64  # samples; of fewer, a round costs more than adding them up
-OF_GROUPS = 64  # samples of a round, where groups are given and their number is not
 
 
 @dataclass(frozen=True)
@@ -61,27 +60,8 @@ class Plan:
 class LeastSquares(ClaimingSolver):
     """The best rank-one fits of what was asked, in the units of the data, from all samples, whatever their order.
 
-    Parameters
-    ----------
-    n_components
-        Rank-one components to fit.
-    confidence
-        Of intervals; at most ``1 - confidence`` of fits to noise claim a signal.
-    n_resamples
-        Flips of the test: by default 999 where that takes about a second (up to 10⁴ entries), fewer for larger
-        samples, 199 at least; all there are where that is fewer.
-    whiten
-        ``"auto"``: whitened statistics sharpen the test, and the estimate is left alone; ``None``: the plain statistic
-        only; ``"modes"``: everything in whitened coordinates.
-    dependence
-        Whether neighbouring samples may be dependent.  ``"auto"`` finds out from bins of neighbours, ``None`` takes
-        all samples as independent, a number takes so many neighbours as one unit.
-    memory_limit
-        Bound on what is held, in bytes or as ``"64MB"``; by default a tenth of the memory of this machine.
-    max_samples
-        Most samples to use.
-    random_state
-        Seed of the flips; the estimate does not depend on it.
+    Options are those of :class:`~tpca.TensorPCA`; ``random_state`` is the seed of the flips, on which no estimate
+    depends.
     """
 
     name = "least_squares"
@@ -109,17 +89,21 @@ class LeastSquares(ClaimingSolver):
         """Bytes that may be held."""
         return budget(self.memory_limit)
 
+    @property
+    def neighbours(self) -> int:
+        """Samples that are one unit at least."""
+        return self.dependence if isinstance(self.dependence, int) else 1
+
     def plan(self, data: Data, design: Design, growing: bool = False) -> Plan:
         """As many units as fit; with ``growing`` there may be any number of samples."""
         limit, length = self.budget(), None if growing else len(design) or data.length
-        wanted = MAX_UNITS
+        units, entries = MAX_UNITS, math.prod(data.dims)
         if design.groups is not None or self.dependence != "auto":
-            wanted = MOST_UNITS
+            units = MOST_UNITS
             if length is not None:
-                size = self.dependence if isinstance(self.dependence, int) else 1
-                units = -(-max(length, 1) // size) if design.groups is None else len(design.group_names)
-                wanted = min(MOST_UNITS, units)
-        units, least = wanted, min(wanted, LEAST_BINS)
+                own = -(-max(length, 1) // self.neighbours) if design.groups is None else len(design.group_names)
+                units = min(units, own)
+        least = min(units, LEAST_BINS)
         while (held := held_bytes(data.dims, units, design, data.partial)) > limit:
             if units // 2 < least:
                 raise MemoryBudgetError(
@@ -127,7 +111,6 @@ class LeastSquares(ClaimingSolver):
                     f"is {amount(limit)}; raise memory_limit, or use solver='race', which holds less."
                 )
             units //= 2
-        entries = math.prod(data.dims)
         kept = int(min(KEPT_SAMPLES, max(2, (limit - held) // (16 * entries))))  # float32, whitened copies
         left = limit - held - 4 * entries * kept
         return Plan(units, kept, int(min(CHUNK, max(entries, left // (8 * FLIP_COPIES)))))
@@ -155,63 +138,56 @@ class Answer:
         self.whitening: Whitening | None = None
         D = parts.D
         if solver.whiten == "modes":
-            self.whitening = learn_whitening(sphere(parts.C), int(parts.stacked), longest_within(solver.budget()))
+            rows = sphere(parts.C).reshape(-1, *parts.dims)
+            self.whitening = learn_whitening(rows, longest_within(solver.budget()))
             D = self.whitening(D[None])[0]
         found, sizes = components_of(D, solver.n_components)
         if self.whitening is not None:
-            back = [self.whitening.back(own) for own in found]
-            norms = [[max(float(np.linalg.norm(v)), 1e-300) for v in own] for own in back]
-            found = [[v / norm for v, norm in zip(*each, strict=True)] for each in zip(back, norms, strict=True)]
-            sizes = sizes * [math.prod(each) for each in norms]
-        self.vectors, self.sizes = [list(oriented(v)) for v in found], sizes
+            found = [self.whitening.back(own) for own in found]
+            sizes = sizes * [math.prod(float(np.linalg.norm(v)) for v in own) for own in found]
+        self.vectors, self.sizes = [list(oriented([units(v) for v in own])) for own in found], sizes
+        whole = float(np.vdot(parts.D, parts.D))
+        self.rank_one_share = min(1.0, float(sizes[0]) ** 2 / whole) if whole > 0 else math.nan
         self.tangents = Tangents(self.vectors, sizes, longest_within(solver.budget(), LARGEST_SYSTEM))
 
     def left(self, z: Array, w: Array, samples: Array, seen: Any) -> tuple[Array, Array, list[list[Array]], float]:
-        """U (n, *dims), R = U + κD, slopes of E for every component, and the energy Σ|S·E|² of these samples."""
+        """U (n, E), R = U + κD, slopes of E for every component, and the energy Σ|S·E|² of these samples."""
         parts, n = self.parts, len(samples)
-        a, kappa = parts.coefficients(z, entries=seen is not None)
-        A, D = parts.background, parts.D.reshape(kappa.shape[1], -1)
-        flat = samples.reshape(n, -1) - a @ A
-        if seen is not None:  # one column of interest, κ (n, 1, E)
-            observed = np.asarray(seen, dtype=np.float64).reshape(n, -1)
-            flat = flat * observed
-            U = flat - kappa[:, 0] * D[0] * observed
-            E = (w[:, None] * kappa[:, 0] * U * parts.rescaling / parts.S).reshape(samples.shape)
-            energy = parts.S**2 * float(np.vdot(E, E))
-            return U.reshape(samples.shape), flat, [slopes(E, v) for v in self.vectors], energy
-        U = (flat - kappa @ D).reshape(samples.shape)
-        each = []
+        kappa = parts.kappa(z)  # (n, q, E), of one entry where none is missing
+        R = samples.reshape(n, -1) - z @ parts.background
+        U = R - np.einsum("nqe,qe->ne", kappa, parts.D.reshape(kappa.shape[1], -1))
+        if seen is not None:
+            R, U = (one * np.asarray(seen, dtype=np.float64).reshape(n, -1) for one in (R, U))
+        weighted = U
+        if kappa.shape[2] > 1:  # entry by entry, of one column
+            weighted, kappa = U * kappa[:, 0] * parts.rescaling, np.ones((n, 1, 1))
+        kappa = kappa[..., 0]
+        each, factor = [], (w / parts.S)[:, None]
         for vectors in self.vectors:
-            if not parts.stacked:
-                factor = w * kappa[:, 0] / parts.S
-                each.append([factor[:, None] * s for s in slopes(U, vectors)])
-                continue
-            own = slopes(U, vectors[1:])
-            along = own[0] @ vectors[1]
-            factor = w * (kappa @ vectors[0]) / parts.S
-            each.append([(w * along / parts.S)[:, None] * kappa, *(factor[:, None] * s for s in own)])
-        rest = U.reshape(n, -1)
-        return U, flat, each, float((w**2 * np.vecdot(kappa, kappa)) @ np.vecdot(rest, rest))
+            lead, own = (vectors[0], vectors[1:]) if parts.stacked else (np.ones(1), vectors)
+            found = slopes(weighted.reshape(samples.shape), own)
+            of_labels = [factor * (found[0] @ own[0])[:, None] * kappa] if parts.stacked else []
+            each.append([*of_labels, *(factor * (kappa @ lead)[:, None] * one for one in found)])
+        return U, R, each, float((w**2 * np.vecdot(kappa, kappa)) @ np.vecdot(weighted, weighted))
 
 
 @kept
 class Residuals(Accumulator):
     """How samples scatter about the fit, question by question, and some of them for whitening.
 
-    ``squares`` are sums of squared changes (c, 1 + Σd) over samples; ``units`` has the change of each group, or of each
-    ``size`` neighbours.  ``energies`` are Σ|S·E|².  For advice, how the residuals of the first question are
-    distributed, and how many samples are ``copies`` of others.  ``samples`` are the ``most`` with the smallest digests:
-    a choice that has nothing to do with their order.
+    ``squares`` are sums of squared changes (c, 1 + Σd) over samples, ``energies`` Σ|S·E|².  For advice, how the
+    residuals of the first question are distributed, and how many samples are ``copies`` of others.  ``samples`` are the
+    ``most`` with the smallest digests, without the nuisances and of length one: a choice that has nothing to do with
+    their order.
     """
 
-    SUMS = ("squares", "units", "energies", "n_entries", "square", "fourth", "entry_squares", "entry_cubes", "copies")
+    SUMS = ("squares", "energies", "n_entries", "square", "fourth", "entry_squares", "entry_cubes", "copies")
 
-    def __init__(self, design: Design, answers: Sequence[Answer], most: int, size: int | None) -> None:
-        super().__init__(design, answers, most, size)
+    def __init__(self, design: Design, answers: Sequence[Answer], most: int) -> None:
+        super().__init__(design, answers, most)
         self.most = most  # also of one that comes from a worker, without its question
-        self.squares: Any = None
-        self.units: Any = None
-        self.energies: Any = None
+        self.squares: dict[int, Any] = {}
+        self.energies: dict[int, float] = {}
         self.n_entries, self.square, self.fourth, self.loudest = 0, 0.0, 0.0, 0.0
         self.entry_squares: Any = None
         self.entry_cubes: Any = None
@@ -221,36 +197,18 @@ class Residuals(Accumulator):
 
     def add(self, batch: Any, at: int) -> None:  # noqa: ARG002
         """Look at every sample."""
-        design, answers, _, size = self.question
+        design, answers, _ = self.question
         for some, samples, seen in batch.dense_pieces():
-            places = batch.places[some]
-            z, w = design.rows(places)
-            unit = None
-            if design.groups is not None or size is not None:
-                unit = places // size if design.groups is None else design.groups[places]
-            squares, units, energies = [], [], []
+            z, w = design.rows(batch.places[some])
             for number, answer in enumerate(answers):
                 U, R, each, energy = answer.left(z, w, samples, seen)
                 changes = answer.tangents.changes(each)
-                squares.append(np.einsum("nci,nci->ci", changes, changes))
-                units.append({} if unit is None else {int(u): changes[unit == u].sum(axis=0) for u in np.unique(unit)})
-                energies.append(energy)
+                plus(self.squares, {number: np.einsum("nci,nci->ci", changes, changes)})
+                plus(self.energies, {number: energy})
                 if number == 0:
-                    self._describe(U.reshape(len(U), -1))
-                    self._keep(samples.reshape(len(samples), -1), R.reshape(len(R), -1))
-            sums = ("squares", squares), ("units", units), ("energies", energies)
-            for name, value in sums:
-                setattr(self, name, plus(getattr(self, name), value))
+                    self._describe(U)
+                    self._keep(samples.reshape(len(samples), -1), R)
         self.n += len(batch)
-
-    def merge(self, other: Residuals) -> None:
-        """Take what another one has."""
-        super().merge(other)
-        self.copies += len(self.digests.keys() & other.digests.keys())
-        self.digests |= other.digests
-        self.loudest = max(self.loudest, other.loudest)
-        self.samples |= other.samples
-        self._thin()
 
     def _describe(self, flat: Array) -> None:
         """Sums of powers of residuals (n, E)."""
@@ -265,7 +223,7 @@ class Residuals(Accumulator):
             self.entry_cubes = plus(self.entry_cubes, np.einsum("ne,ne->e", squares, flat))
 
     def _keep(self, samples: Array, left: Array) -> None:
-        """Digest samples (n, E), and keep what is ``left`` of some without the nuisances, as unit vectors."""
+        """Digest samples (n, E), and keep what is ``left`` of some."""
         last = max(self.samples, default=0) if len(self.samples) >= self.most else math.inf
         for row, own in zip(np.ascontiguousarray(samples[:, :DIGESTED]), left, strict=True):
             found = int.from_bytes(hashlib.blake2b(row.tobytes(), digest_size=8).digest())
@@ -278,6 +236,15 @@ class Residuals(Accumulator):
     def _thin(self) -> None:
         for one in sorted(self.samples)[self.most :]:
             del self.samples[one]
+
+    def merge(self, other: Residuals) -> None:
+        """Take what another one has."""
+        super().merge(other)
+        self.copies += len(self.digests.keys() & other.digests.keys())
+        self.digests |= other.digests
+        self.loudest = max(self.loudest, other.loudest)
+        self.samples |= other.samples
+        self._thin()
 
     @property
     def kurtosis(self) -> float:
@@ -305,19 +272,19 @@ class LeastSquaresRun(KeptRun):
     Of samples that are ``pushed``, batch after batch, neither the number nor all of the design is known.
     """
 
-    kept = ("sums", "n", "_size", "_looked", "_phase", "_residuals")
+    kept = ("sums", "n", "_size", "_looked", "_phase", "residuals")
 
     def __init__(self, solver: Any, data: Data, design: Design, plan: Plan, pushed: bool = False) -> None:
         super().__init__(solver)
-        self._data, self.design, self._plan = data, design, plan
+        self._data, self.design, self.plan = data, design, plan
         length = None if pushed else data.length if design.plain else len(design)
-        limit = solver.max_samples
-        self._length = length if length is None or limit is None else min(length, limit)
-        self._size = solver.dependence if isinstance(solver.dependence, int) else 1
+        self._most = math.inf if solver.max_samples is None else solver.max_samples
+        self._length = None if length is None else int(min(length, self._most))
+        self._size = solver.neighbours  # samples of a bin, where the length is not known
         self.sums: dict[int, UnitSum] = {}
         self.n = 0
         self._looked = 0  # samples of the second pass
-        self._residuals: Residuals | None = None
+        self.residuals: Residuals | None = None  # of the second pass, where there is one
         self._phase = "sums"
 
     # What samples are asked for ---------------------------------------------------------------------------------------
@@ -325,22 +292,28 @@ class LeastSquaresRun(KeptRun):
     @property
     def _units(self) -> Units:
         """The unit of every place, by what is known of the length."""
-        design, most, size = self.design, self._plan.units, self.solver.dependence
-        if design.groups is not None:
-            return Units(most if self._length is None else min(most, len(design.group_names)))
-        if self._length is None:
-            return Units(most, None, self._size)
-        if isinstance(size, int):
-            wanted = max(1, -(-self._length // size))
-            return Units(most, None, size * -(-wanted // most))
-        wanted = self._length if size is None else MAX_UNITS
-        return Units(max(1, min(wanted, most, self._length)), self._length)
+        most, length = self.plan.units, self._length
+        if self.design.groups is not None:
+            return Units(most)
+        if length is None:
+            return Units(1, self._size)
+        if isinstance(self.solver.dependence, int):
+            return Units(1, self._size * -(-max(1, -(-length // self._size)) // most))
+        return Units(max(1, min(most, length)), max(1, length))
+
+    def _round(self) -> int:
+        """Samples of the next round of the first pass; 0 when there are enough."""
+        if self._length is not None:
+            return min(max(LEAST_ROUND, -(-self._length // MAX_UNITS)), self._length - self.n)
+        each = LEAST_ROUND
+        if self.design.groups is None:
+            each = self._size * max(1, self.plan.units // MAX_UNITS)
+        return int(min(each, self._most - self.n))
 
     def ask(self) -> Ask[Any] | None:
         """The next samples, for sums or for a second look."""
         if self._phase == "sums":
-            wanted = self._round()
-            if wanted > 0:
+            if (wanted := self._round()) > 0:
                 return Ask(UnitSums(self.design, self._units), wanted)
             self._end_sums(self._data.rereadable)
         if self._phase == "residuals":
@@ -348,34 +321,30 @@ class LeastSquaresRun(KeptRun):
             return Ask(self._blank, wanted, rewind=self._looked == 0)
         return None
 
-    def _round(self) -> int:
-        """Samples of the next round of the first pass; 0 when there are enough."""
-        limit = math.inf if self.solver.max_samples is None else self.solver.max_samples
-        if self._length is None:
-            each = max(1, self._plan.units // MAX_UNITS) if self.design.groups is None else OF_GROUPS
-            return int(min(self._size * each, limit - self.n))
-        return int(min(max(LEAST_ROUND, -(-self._length // MAX_UNITS)), self._length - self.n))
-
     def tell(self, part: Any) -> None:
         """Take what was asked for."""
         if self._phase == "sums":
             wanted = self._round()
-            merge_units(self.sums, part.units)
+            plus(self.sums, part.units)
             self.n += part.n
             if not all(np.isfinite(unit.moments).all() for unit in part.units.values()):
                 raise StreamError("the sum of the samples is not finite; divide them by some power of ten.")
-            if self._length is None and self.design.groups is None:
-                while self.sums and max(self.sums) >= self._plan.units:
-                    self.sums, self._size = halved(self.sums), 2 * self._size
+            growing = self._length is None and self.design.groups is None
+            while growing and self.sums and max(self.sums) >= self.plan.units:  # bins of twice as many neighbours
+                finer, self.sums, self._size = self.sums, {}, 2 * self._size
+                for number in sorted(finer):
+                    plus(self.sums, {number // 2: finer[number]})
             if part.n < wanted:
                 self._end_sums(self._data.rereadable)
         else:
             self._looked += part.n
-            if self._residuals is None:
-                self._residuals = part
+            if self.residuals is None:
+                self.residuals = part
             else:
-                self._residuals.merge(part)
-            if not part.n or self._looked >= self.n:
+                self.residuals.merge(part)
+            if not part.n:  # fewer than in the first pass
+                self.residuals = None
+            if self.residuals is None or self._looked >= self.n:
                 self._phase = "done"
         passes = 1 if self._phase == "sums" else 2
         self.call({"samples": self.n, "pass": passes, "phase": self._phase, "new": part.n})
@@ -384,8 +353,6 @@ class LeastSquaresRun(KeptRun):
         """No more samples."""
         if self._phase == "sums":
             self._end_sums(again=False)
-        elif self._phase == "residuals":
-            self._residuals, self._phase = None, "done"
 
     def _end_sums(self, again: bool) -> None:
         """Go on to the second pass, if samples can be read again; refuse a design of more rows than samples."""
@@ -405,22 +372,14 @@ class LeastSquaresRun(KeptRun):
     @functools.cached_property
     def answers(self) -> list[Answer]:
         """Contributions and components of every question."""
-        found = []
-        for name, nuisances, interest in self.design.questions:
-            parts = Contributions(self.sums, nuisances, interest, self._data.dims, self.design.stacked)
-            found.append(Answer(name, parts, self.solver))
-        return found
+        design, dims = self.design, self._data.dims
+        each = ((name, Contributions(self.sums, interest, dims, design.stacked)) for name, interest in design.questions)
+        return [Answer(name, parts, self.solver) for name, parts in each]
 
     @functools.cached_property
     def _blank(self) -> Residuals:
         """What the second pass fills."""
-        size = self.solver.dependence if isinstance(self.solver.dependence, int) else None
-        return Residuals(self.design, self.answers, self._plan.kept, size)
-
-    @property
-    def residuals(self) -> Residuals | None:
-        """The second pass, where there was one over all samples."""
-        return self._residuals if self._looked >= self.n else None
+        return Residuals(self.design, self.answers, self.plan.kept)
 
     def estimate(self) -> Estimate:
         """Components, their test and errors."""
@@ -430,17 +389,11 @@ class LeastSquaresRun(KeptRun):
         return conclude(self)
 
     @property
-    def chunk(self) -> int:
-        """Numbers of flipped tensors that may be held at a time."""
-        return self._plan.chunk
-
-    @property
     def state_bytes(self) -> int:
         """What was held at most: sums of all units, contributions and a version of them, the estimate."""
-        sums = sum(unit.nbytes for unit in self.sums.values())
-        own = max(answer.parts.C.nbytes for answer in self.answers)
-        kept = 0
-        if self._residuals is not None:  # samples for whitening are stacked, and whitened mode by mode
+        held = sum(unit.nbytes for unit in self.sums.values()) + 4 * self.answers[0].parts.D.nbytes
+        held += 2 * max(answer.parts.C.nbytes for answer in self.answers)
+        if self.residuals is not None:  # samples for whitening are stacked, and whitened mode by mode
             copies = 0 if self.solver.whiten is None else 3
-            kept = self._residuals.nbytes + copies * bytes_held(self._residuals.samples)
-        return int(sums + 2 * own + kept + 4 * self.answers[0].parts.D.nbytes)
+            held += self.residuals.nbytes + copies * bytes_held(self.residuals.samples)
+        return int(held)
