@@ -29,7 +29,7 @@ from stream_suite import (
 )
 from tpca import TpcaError, open_stream
 from tpca.data import KINDS
-from tpca.data.numpy_files import open_npy
+from tpca.data.numpy_files import NpyFile
 from tpca.engines import LocalEngine
 from tpca.errors import ModelError, SampleError, StreamError, StreamWarning
 from tpca.tensors import DenseBatch, Gradients, Query, contract
@@ -176,7 +176,7 @@ class TestContents:
         values = data(dtype=np.float32)
         values[4, 1, 2], values[9, 0, 0], values[9, 2, 3] = np.nan, np.inf, -np.inf
         values[12] = np.nan
-        with pytest.raises(SampleError, match=r'sample 4 contains NaN or Inf.*nan_policy="omit" or "zero"'):
+        with pytest.raises(SampleError, match=r'sample 4 contains NaN or Inf.*nan_policy="omit", or "zero" for a mean'):
             joined(read(member.open(values, work)))  # looked for when the samples are used
         skipped = read(member.open(values, work, nan_policy="omit"))
         np.testing.assert_array_equal(joined(skipped), np.delete(values, [4, 9, 12], axis=0))
@@ -404,7 +404,7 @@ class TestFiles:
         path.write_bytes(b"")
         self.fails(path, "is empty (0 bytes)", f"x{suffix}")
         path.write_bytes(b"PK\x03\x04 something else")
-        self.fails(path, "is not a" + (" .npy file" if suffix == ".npy" else "n HDF5 file"))
+        self.fails(path, "is not a .npy file" if suffix == ".npy" else "check that it is an HDF5 file")
 
     def test_a_place_that_may_not_be_read(self, work, monkeypatch):
         def forbidden(path):
@@ -584,14 +584,14 @@ def test_any_part_of_an_npy_file(ranges, piece, order, tmp_path, monkeypatch):
     values = np.asarray(np.random.default_rng(0).standard_normal((7, 5, 6, 4)), order=order)
     np.save(tmp_path / "d.npy", values)
     key = tuple(slice(start, stop) for start, stop in ranges)
-    np.testing.assert_array_equal(open_npy(str(tmp_path / "d.npy")).read(key), values[key])
+    np.testing.assert_array_equal(NpyFile(str(tmp_path / "d.npy")).read(key), values[key])
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_file_that_is_cut_while_it_is_read_is_an_error_and_no_signal(order, tmp_path):
     path = tmp_path / "d.npy"
     np.save(path, np.asarray(np.random.default_rng(0).standard_normal((40, 30, 20)), order=order))
-    source = open_npy(str(path))
+    source = NpyFile(str(path))
     assert source.read((slice(0, 8),)).shape == (8, 30, 20)
     os.truncate(path, path.stat().st_size // 2)
     with pytest.raises(StreamError, match="bytes too early; write or copy it again"):

@@ -276,6 +276,10 @@ class Source:
         """Of a Dask array: some samples, as one block that stays where it is; ``None`` of all else."""
         return None
 
+    def for_workers(self) -> Source:
+        """What a worker needs of it."""
+        return self
+
     def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
         """The entries in these ranges of the leading axes."""
         raise NotImplementedError
@@ -303,21 +307,13 @@ class ArraySource(Source):
         return self._array[(*key, ...)]
 
 
-class Wrapped(Source):
-    """A source over another one; what is not said of it is as there."""
-
-    def __init__(self, source: Source) -> None:
-        for name in Source.__annotations__:
-            setattr(self, name, getattr(source, name))
-        self._source = source
-
-
-class Turned(Wrapped):
+class Turned(Source):
     """A source with its axes in another order: what is read is turned, a batch at a time."""
 
     def __init__(self, source: Source, order: Sequence[int]) -> None:
-        super().__init__(source)
-        self._order = tuple(order)
+        for name in Source.__annotations__:
+            setattr(self, name, getattr(source, name))
+        self._source, self._order = source, tuple(order)
         self.shape = tuple(source.shape[i] for i in order)
         self.chunks = None if source.chunks is None else tuple(source.chunks[i] for i in order)
         self.axes = tuple(source.axes[i] for i in order) if source.axes else ()
@@ -356,17 +352,10 @@ def along(source: Source, sample_dim: SampleDim) -> Source:
     """The source with the samples along its first axis, the others in their order behind it."""
     if sample_dim is None:
         return source
-    axis = _axis(source, sample_dim)
-    return turned(source, [axis, *(i for i in range(len(source.shape)) if i != axis)])
-
-
-def _axis(source: Source, sample_dim: str | int) -> int:
-    """The number of an axis that is given by its name or number; the command gives numbers as text."""
     names, count = [axis.name for axis in source.axes], len(source.shape)
-    if isinstance(sample_dim, str) and names.count(sample_dim) == 1:
-        return names.index(sample_dim)
-    try:
-        number = count if isinstance(sample_dim, bool) else int(sample_dim)
+    try:  # the command gives numbers as text
+        named = isinstance(sample_dim, str) and names.count(sample_dim) == 1
+        number = names.index(str(sample_dim)) if named else count if isinstance(sample_dim, bool) else int(sample_dim)
     except (TypeError, ValueError):
         number = count
     if not -count <= number < count:
@@ -375,7 +364,7 @@ def _axis(source: Source, sample_dim: str | int) -> int:
             f"sample_dim must be an axis of {source.name}, by its name ({known}) or its number, 0 to {count - 1}; "
             f"got {sample_dim!r}."
         )
-    return number % count
+    return turned(source, [number % count, *(i for i in range(count) if i != number % count)])
 
 
 def check_axis(source: Any, data: Any, sample_dim: SampleDim, **told: Any) -> None:

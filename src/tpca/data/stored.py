@@ -33,7 +33,6 @@ from tpca.data.base import (
     spread,
     to_floats,
 )
-from tpca.data.stores import without_array
 from tpca.errors import SampleError, StreamError, reading
 from tpca.labels import labels_of
 from tpca.model import BATCH_ENTRIES
@@ -148,7 +147,7 @@ class StoredStream(NumberedStream):
         if self._slabs:
             assert self._cut  # worked out here, so that it is the same everywhere
         twin = copy.copy(self)
-        twin._source = without_array(self._source)
+        twin._source = self._source.for_workers()
         return twin
 
     def lazy_parts(self, number: int) -> list[Any] | None:
