@@ -59,7 +59,7 @@ class Watched:
 
 
 def readers():
-    return [thread for thread in threading.enumerate() if thread.name == "tpca-prefetch"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("tpca-prefetch")]
 
 
 def test_the_next_round_is_read_while_nobody_asks_for_it(path, monkeypatch):

@@ -1,27 +1,18 @@
 """A stream yields batches; it may be endless, and may be read again if it says so.  A source is what can be sliced.
 
-Along which axis the samples lie: the first, or one that is named; the others are the modes, in their order.
-
-What may pass as a sample: shape, dtype, and what to do about missing entries.
-
-Batches or single samples is one rule for the items of lists, iterables and folders; an array is always a batch.
-Items of one or two dimensions are taken for samples.  Items of more can only be batches if their shapes differ, or if
-there are fewer than two entries along their first axis, as in ``sample[None]``.  Where the shape of a sample is known
-already, an item that has it is a sample.  All else can be either: what an iterator gives, and ``MIN_ALIKE`` items of a
-list or folder, all of one shape, are taken for samples, and a note says so; the rest is refused.
+Along which axis the samples lie; what may pass as a sample: shape, dtype, missing entries; and whether the items of
+lists, iterables and folders are batches or single samples (docs/data.md has the rule; an array is always a batch).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-import queue
-import sys
 import threading
-import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeVar
 
@@ -51,7 +42,7 @@ WHERE = "to open_stream, or tpca with --items"
 # Bytes that are read ahead, where a batch is not larger: what a core reads from the system's cache during a short look.
 AHEAD_BYTES = 2**26
 MAX_AHEAD = 16
-JOIN_SECONDS = 10.0  # a reader that hangs (a dead network share) must not hang whoever closes the iterator, too
+READER = "tpca-prefetch"  # what the threads that read are called
 
 Item = TypeVar("Item")
 
@@ -195,51 +186,17 @@ def read_ahead(
     where its item would have, whoever met it first.  The threads start with the first item and are gone when the
     iterator is exhausted, closed or garbage collected; what they are reading then is read to its end and dropped.
     """
-    jobs: queue.SimpleQueue[tuple[int, Future[Item]] | None] = queue.SimpleQueue()
-    stop = threading.Event()
-    # The threads are daemons, which those of a pool are not, and know nothing of the generator: a reference to it would
-    # keep it alive for ever.
-    threads = [
-        threading.Thread(target=_serve, args=(read, jobs, stop), name="tpca-prefetch", daemon=True)
-        for _ in range(max(1, min(readers, ahead)))
-    ]
-    for thread in threads:
-        thread.start()
-    begun: deque[Future[Item]] = deque()
+    pool = ThreadPoolExecutor(max(1, min(readers, ahead)), thread_name_prefix=READER)
     rest = iter(numbers)
-
-    def begin(most: int) -> None:
-        while len(begun) < most and (number := next(rest, None)) is not None:
-            begun.append(Future())
-            jobs.put((number, begun[-1]))
-
+    begun = deque(pool.submit(read, number) for number in itertools.islice(rest, ahead + 1))  # nothing is in use yet
     try:
-        begin(ahead + 1)  # nothing is in use yet
         while begun:
             item = begun.popleft().result()
-            begin(ahead)
+            begun.extend(pool.submit(read, number) for number in itertools.islice(rest, ahead - len(begun)))
             yield item
             del item  # else the consumed item would stay in memory while the next one is waited for
-    finally:
-        stop.set()
-        for _ in threads:
-            jobs.put(None)
-        until = time.monotonic() + JOIN_SECONDS
-        for thread in threads:
-            if thread is not threading.current_thread() and not sys.is_finalizing():
-                thread.join(max(0.0, until - time.monotonic()))
-
-
-def _serve(
-    read: Callable[[int], Item], jobs: queue.SimpleQueue[tuple[int, Future[Item]] | None], stop: threading.Event
-) -> None:
-    while (job := jobs.get()) is not None and not stop.is_set():
-        number, promise = job
-        try:
-            promise.set_result(read(number))
-        except BaseException as caught:
-            promise.set_exception(caught)
-        del job, promise  # else the last item would stay in memory for as long as there is nothing to do
+    finally:  # a reader whose garbage collector gets here cannot wait for itself
+        pool.shutdown(wait=not threading.current_thread().name.startswith(READER), cancel_futures=True)
 
 
 class Source:

@@ -49,6 +49,8 @@ class IterableStream(Stream):
     """
 
     kind = "iterable"
+    _position = 0
+    """Number of the next sample that will come."""
 
     def __init__(
         self, source: Iterable[Any], single: bool = False, nan_policy: NanPolicy = "raise", together: int | None = None
@@ -65,10 +67,9 @@ class IterableStream(Stream):
         self.dtype = working(head)
         self.like = None if isinstance(head, np.ndarray) else head
         self.nan_policy = nan_policy
-        self._position = 0  # of the next sample that the iterator will give
         checked = self._checked(itertools.chain([head], arrays))
         step = together or max(1, BATCH_ENTRIES // math.prod(self.dims))
-        self.blocks = self._grouped(checked, step) if single else checked
+        self.blocks: Iterator[Any] = self._grouped(checked, step) if single else checked
 
     @property
     def identity(self) -> str:
@@ -82,21 +83,25 @@ class IterableStream(Stream):
                 f"cannot go back to sample {start}: an iterable is read once, and {self._position} samples are gone; "
                 "open a new stream, or give an array or a file."
             )
-        return without_empty(self._cleaned(start))
+        return without_empty(self._from(start))
 
-    def _cleaned(self, start: int) -> Iterator[DenseBatch]:
+    def _from(self, start: int) -> Iterator[Batch]:
         reached = False
         for block in self.blocks:
-            first, self._position = self._position, self._position + int(block.shape[0])
+            first = self._position
+            self._position += len(block) if isinstance(block, SparseBatch) else int(block.shape[0])
             reached = reached or first == start
             if reached:
-                yield as_batch(block, first, first, self.nan_policy)
+                yield self._batch(block, first)
             elif first > start:
                 break
         if not reached and self._position != start:
             raise StreamError(
                 f"no batch of the iterable starts at sample {start}; go on with the data that the run was started with."
             )
+
+    def _batch(self, block: Any, first: int) -> Batch:
+        return as_batch(block, first, first, self.nan_policy)
 
     def _checked(self, arrays: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
         first = 0
@@ -113,8 +118,8 @@ class IterableStream(Stream):
                 yield namespace(head).concat([copied(head), *map(copied, rest)], axis=0)
                 continue
             group = np.empty((step, *self.dims), dtype=self.dtype)
-            group[0], filled = to_floats(head)[0], 1
-            for single in itertools.islice(singles, step - 1):
+            filled = 0
+            for single in itertools.chain([head], itertools.islice(singles, step - 1)):
                 group[filled] = to_floats(single)[0]
                 filled += 1
             yield group[:filled]
@@ -145,7 +150,7 @@ def _arrays(source: Iterable[Any], single: bool) -> Iterator[NDArray[Any]]:
 
 def stacked(samples: Sequence[Any]) -> NDArray[Any]:
     """Single samples as one array of floats, each of them checked."""
-    (whole,) = IterableStream(samples, single=True, together=len(samples)).blocks
+    whole: NDArray[Any] = next(IterableStream(samples, single=True, together=len(samples)).blocks)
     return whole
 
 
@@ -178,22 +183,16 @@ class SamplesStream(Stream):
 class OwnStream(Stream):
     """A user's stream, anything with ``dims`` and ``batches``; only this process reads it.
 
-    It passes by once unless it says otherwise.
-    Where a run goes on from a checkpoint its samples are drawn again from the first; only of an endless one is
-    ``batches(start)`` asked for.
+    It passes by once unless it says otherwise.  Where a run goes on from a checkpoint its samples are drawn again from
+    the first; only of an endless one is ``batches(start)`` asked for.
     """
 
-    def __init__(self, stream: Any) -> None:
-        def told(name: str, usual: Any) -> Any:
-            return getattr(stream, name, usual)
+    kind, dtype = "own", np.dtype(np.float64)
 
-        self.dims: tuple[int, ...] = tuple(stream.dims)
-        self.kind: str = told("kind", "own")
-        self.dtype: np.dtype[Any] = np.dtype(told("dtype", np.float64))
-        self.length = told("length", None)
-        self.endless, self.rereadable = told("endless", False), told("rereadable", False)
-        self.nan_policy, self.shuffle = told("nan_policy", "raise"), told("shuffle", None)
-        self.whole = told("whole", True)
+    def __init__(self, stream: Any) -> None:
+        for name in ("kind", "length", "endless", "rereadable", "nan_policy", "shuffle", "whole"):
+            setattr(self, name, getattr(stream, name, getattr(self, name)))
+        self.dims, self.dtype = tuple(stream.dims), np.dtype(getattr(stream, "dtype", self.dtype))
         self._stream = stream
 
     @property
@@ -215,7 +214,7 @@ def is_sparse(item: Any) -> bool:
     return isinstance(item, SparseBatch) or hasattr(item, "tocoo") or coordinates
 
 
-class SparseStream(Stream):
+class SparseStream(IterableStream):
     """Sparse samples, or sparse batches, from a sequence (which may be read again) or any iterable (which may not).
 
     A sample is a ``scipy.sparse`` matrix, or anything with ``coords``, ``data`` and ``shape``, as ``sparse.COO`` has.
@@ -233,8 +232,8 @@ class SparseStream(Stream):
             raise StreamError("the stream is empty: it ended before the first sample; give at least one.")
         self.dims = check_dims(head.dims if isinstance(head, SparseBatch) else head.shape)
         self.length = sum(len(i) if isinstance(i, SparseBatch) else 1 for i in source) if self.rereadable else None
-        self._source = source if self.rereadable else itertools.chain([head], onwards(items))
-        self._position = 0
+        self._source = source
+        self.blocks = self._together(itertools.chain([head], onwards(items)))
 
     @property
     def identity(self) -> str:
@@ -242,46 +241,38 @@ class SparseStream(Stream):
         if not self.rereadable:
             return f"sparse {self.dims} {self.length}"
         items: Any = self._source
-        some = [items[place] for place in spread(len(items), cost=0)]
-        batches = [item if isinstance(item, SparseBatch) else _together([item]) for item in some]
-        return f"sparse {self.dims} {self.length} {digest(array for batch in batches for array in batch.content())}"
+        some = self._together(items[place] for place in spread(len(items), cost=0))
+        return f"sparse {self.dims} {self.length} {digest(array for batch in some for array in batch.content())}"
 
-    def batches(self, start: int = 0) -> Iterator[SparseBatch]:
+    def batches(self, start: int = 0) -> Iterator[Batch]:
         """Samples put together, a bounded number of entries at a time."""
         if self.rereadable:
-            self._position = 0
-        elif start < self._position:
-            raise StreamError(f"cannot go back to sample {start}: an iterable is read once; give a list.")
-        for batch in self._batches():
-            if batch.dims != self.dims:
-                raise SampleError(
-                    f"samples must have shape {self.dims}, got {batch.dims} at sample {self._position}; "
-                    "all samples of a stream share one shape."
-                )
-            batch.first, self._position = self._position, self._position + len(batch)
-            if batch.first >= start:
-                yield batch
+            self._position, self.blocks = 0, self._together(self._source)
+        return super().batches(start)
 
-    def _batches(self) -> Iterator[SparseBatch]:
+    def _batch(self, block: SparseBatch, first: int) -> SparseBatch:
+        if block.dims != self.dims:
+            raise SampleError(
+                f"samples must have shape {self.dims}, got {block.dims} at sample {first}; "
+                "all samples of a stream share one shape."
+            )
+        block.first = first
+        return block
+
+    def _together(self, items: Iterable[Any]) -> Iterator[SparseBatch]:
         waiting: list[Any] = []
         entries = 0
-        for item in self._source:
+        for item in itertools.chain(items, [None]):
+            single = item is not None and not isinstance(item, SparseBatch)
+            if single:
+                waiting.append(item)
+                entries += int(getattr(item, "nnz", 0))
+            if waiting and (not single or len(waiting) == BATCH_SAMPLES or entries >= BATCH_ENTRIES):
+                scipys = hasattr(waiting[0], "tocoo") and not hasattr(waiting[0], "fill_value")
+                yield SparseBatch.from_scipy(waiting) if scipys else SparseBatch.from_coo(waiting)
+                waiting, entries = [], 0
             if isinstance(item, SparseBatch):
                 yield item
-                continue
-            waiting.append(item)
-            entries += int(getattr(item, "nnz", 0))
-            if len(waiting) == BATCH_SAMPLES or entries >= BATCH_ENTRIES:
-                yield _together(waiting)
-                waiting, entries = [], 0
-        if waiting:
-            yield _together(waiting)
-
-
-def _together(samples: list[Any]) -> SparseBatch:
-    if hasattr(samples[0], "tocoo") and not hasattr(samples[0], "fill_value"):
-        return SparseBatch.from_scipy(samples)
-    return SparseBatch.from_coo(samples)
 
 
 def preprocessed(stream: Stream, function: Callable[[Any], Any]) -> Stream:

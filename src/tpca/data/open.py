@@ -194,7 +194,7 @@ def open_known(
     tabular, kind = _is_table(source), type(source).__name__
     if not tabular and library(source) != "xarray" and hasattr(source, "batches") and hasattr(source, "dims"):
         stream: Stream = source if isinstance(source, Stream) else OwnStream(source)
-        check_opened(stream, items, shuffle, random_state, nan_policy, sample_dim)
+        check_opened(stream, items, shuffle, nan_policy, sample_dim)
         return stream
     seed = check_integer("random_state", random_state, 0, StreamError) if shuffle else None
     if columns is not None:
@@ -271,7 +271,6 @@ def check_opened(
     stream: Stream,
     items: Items = "auto",
     shuffle: bool = False,
-    random_state: int = 0,  # noqa: ARG001 (that of an open stream has been used)
     nan_policy: NanPolicy = "raise",
     sample_dim: SampleDim = None,
 ) -> None:

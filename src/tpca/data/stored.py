@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -101,22 +101,19 @@ class StoredStream(NumberedStream):
 
         Of samples on a device no more than a few numbers come to the host.
         """
-        kind = self.kind if self.like is None else home_of(self.like)
         options = "" if self.shuffle is None else f" shuffle={self.shuffle}"
         options += "" if self.nan_policy == "raise" else f" nan_policy={self.nan_policy}"
-        return f"{kind} {self._source.shape} {self._source.dtype} {self._digest()}{options}"
-
-    def _digest(self) -> str:
+        about = f"{self._source.shape} {self._source.dtype}"
         if self.like is not None:
-            return digest(DeviceBatch(self.like).content())
+            return f"{home_of(self.like)} {about} {digest(DeviceBatch(self.like).content())}{options}"
         mode, parts = self._cut if self._slabs else (0, [slice(0, self.dims[0])])
         lengths = [*self.dims[:mode], parts[0].stop - parts[0].start, *self.dims[mode + 1 :]]
         places = spread(self.length, read_cost(self._source, tuple(lengths)))
         some = [parts[number * len(parts) // len(places)] for number in range(len(places))]
-        return digest(
-            self._read((slice(place, place + 1), *[slice(None)] * mode, part))
-            for place, part in zip(places, some, strict=True)
+        keys = (
+            (slice(place, place + 1), *[slice(None)] * mode, part) for place, part in zip(places, some, strict=True)
         )
+        return f"{self.kind} {about} {digest(map(self._read, keys))}{options}"
 
     @property
     def _longest(self) -> int:
@@ -189,14 +186,29 @@ class StoredStream(NumberedStream):
 
     def _slab_batch(self, indices: NDArray[np.int64], first: int) -> SlabBatch:
         mode, parts = self._cut
-        reader = SlabReader(self._read, mode, self.nan_policy)
         kept = indices
-        if self.nan_policy != "raise":
-            kept = indices[[reader.scan(int(index), parts) for index in indices]]
+        if self.nan_policy != "raise":  # all is read, to see which samples are to be kept
+            enough = np.all if self.nan_policy == "omit" else np.any
+            kept = indices[[bool(enough([enough(self._observed(int(i), p)) for p in parts])) for i in indices]]
         if self.shuffle is not None:
             kept = kept[self._permutation(int(indices[0]), len(kept))]
-        observed = reader.observed if self.nan_policy == "zero" else None
-        return SlabBatch(self.dims, mode, parts, kept, reader, first, len(indices) - len(kept), observed=observed)
+        observed = self._observed if self.nan_policy == "zero" else None
+        dropped = len(indices) - len(kept)
+        return SlabBatch(self.dims, mode, parts, kept, self._slab, first, dropped, observed=observed)
+
+    def _slab(self, index: int, part: slice, clean: bool = True) -> NDArray[Any]:
+        """The range ``part`` of the mode that is cut, of one sample; missing entries are refused, or read as 0."""
+        slab: NDArray[Any] = to_floats(self._read((slice(index, index + 1), *[slice(None)] * self._cut[0], part)))[0]
+        if not clean or all_finite(slab):
+            return slab
+        if self.nan_policy != "zero":
+            raise missing(index)
+        return np.where(np.isfinite(slab), slab, slab.dtype.type(0))
+
+    def _observed(self, index: int, part: slice) -> NDArray[Any]:
+        """Ones where there are entries in that range, and zeros where they are missing."""
+        there: NDArray[Any] = np.isfinite(self._slab(index, part, clean=False)).astype(np.float64)
+        return there
 
     @cached_property
     def _cut(self) -> tuple[int, list[slice]]:
@@ -260,39 +272,6 @@ def cut(dims: tuple[int, ...], chunks: tuple[int, ...] | None, entries: int) -> 
     return mode, [slice(a, min(a + step, dims[mode])) for a in range(0, dims[mode], step)]
 
 
-class SlabReader:
-    """Reads ranges of one mode of single samples, cleaned: missing entries are refused, or read as 0."""
-
-    def __init__(self, read: Callable[[tuple[slice, ...]], NDArray[Any]], mode: int, policy: NanPolicy) -> None:
-        self._read, self._mode, self._policy = read, mode, policy
-
-    def __call__(self, index: int, part: slice) -> NDArray[Any]:
-        """The range ``part`` of the mode, of sample ``index``."""
-        slab = self._slab(index, part)
-        if all_finite(slab):
-            return slab
-        if self._policy != "zero":
-            raise missing(index)
-        return np.where(np.isfinite(slab), slab, slab.dtype.type(0))
-
-    def observed(self, index: int, part: slice) -> NDArray[Any]:
-        """Ones where there are entries in that range, and zeros where they are missing."""
-        there: NDArray[Any] = np.isfinite(self._slab(index, part)).astype(np.float64)
-        return there
-
-    def scan(self, index: int, parts: list[slice]) -> bool:
-        """Whether the sample is to be kept.  Reads all of it, slab by slab."""
-        slabs = (self._slab(index, part) for part in parts)
-        if self._policy == "omit":
-            return all(all_finite(slab) for slab in slabs)
-        return any(bool(np.isfinite(slab).any()) for slab in slabs)
-
-    def _slab(self, index: int, part: slice) -> NDArray[Any]:
-        key = (slice(index, index + 1), *[slice(None)] * self._mode, part)
-        slab: NDArray[Any] = to_floats(self._read(key))[0]
-        return slab
-
-
 class Lease:
     """Some memory, until nobody has it any more."""
 
@@ -316,16 +295,10 @@ class Leases:
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """An array of this shape with anything in it."""
-        nbytes = math.prod(shape) * dtype.itemsize
-        memory = self._memory(nbytes)
-        return np.asarray(Lease(memory, self._idle))[:nbytes].view(dtype).reshape(shape)
-
-    def _memory(self, nbytes: int) -> NDArray[Any]:
-        """At least so many bytes, not twice as many; what does not fit is let go."""
-        while True:
+        nbytes, memory = math.prod(shape) * dtype.itemsize, None
+        while memory is None or not nbytes <= memory.nbytes <= 2 * nbytes:  # what does not fit is let go
             try:
                 memory = self._idle.pop()  # the one that was used last is still in the processor's cache
             except IndexError:
-                return np.empty(nbytes, np.uint8)
-            if nbytes <= memory.nbytes <= 2 * nbytes:
-                return memory
+                memory = np.empty(nbytes, np.uint8)
+        return np.asarray(Lease(memory, self._idle))[:nbytes].view(dtype).reshape(shape)
