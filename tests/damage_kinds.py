@@ -201,11 +201,13 @@ def make_checkpoint(folder):
 
 
 @contextlib.contextmanager
-def refused():
-    """Errors of ours, each of them one line that can be printed."""
+def refused(said=None):
+    """Errors of ours, each of them one line that can be printed; they are added to what was ``said``."""
     try:
         yield
     except TpcaError as error:
+        if said is not None:
+            said.append(str(error))
         if not str(error).isprintable() or len(str(error)) > 1000:
             raise AssertionError(f"not one line: {error!r}") from error
 

@@ -2,10 +2,9 @@
 
 import shutil
 
-import damage
 from attack.cases import CASES, Part, emptied, every_round
 from attack.forks import Fork, command
-from attack.mutated import ODDLY, replace
+from damage import ODDLY, damage, replace
 
 SOME = (
     "race npy",
@@ -29,7 +28,7 @@ class Checkpoints(Part):
                 if rng.random() < ODDLY:
                     replace(path, rng)
                 else:
-                    path.write_bytes(damage.damage(path.read_bytes() or b"\0", path.name, rng))
+                    path.write_bytes(damage(path.read_bytes() or b"\0", path.name, rng))
             ended = Fork(command("fit", *CASES[case], "--out", out, *every_round(case), "--resume"), self.folder).end()
             return case, [(self.undisturbed.judge(case, ended, out), ended.output)], {"checkpoints": 1}
 
