@@ -26,7 +26,6 @@ from tpca.data.base import MIN_ALIKE, ArraySource, Items, Source, are_samples, f
 from tpca.data.stored import Leases
 from tpca.data.stores import HDF5_SIGNATURE, named_axes, open_hdf5, the_only
 from tpca.errors import SampleError, StreamError, check_regular, reading
-from tpca.labels import Axis
 
 PIECE_BYTES = 2**22  # of which parts are wanted and that are read whole, at most
 _USER_BLOCK = 512  # bytes that MATLAB puts before the HDF5 file
@@ -232,26 +231,17 @@ class NpyFolder(Source):
         return file
 
 
-class NpzArray(ArraySource):
-    """An array of a ``.npz`` file, which was loaded; other processes load it again."""
-
-    kind = "npy"
-    shared = True
-    transposed = Source.transposed
-
-    def __init__(self, array: NDArray[Any], axes: tuple[Axis, ...], path: str, inner: str) -> None:
-        super().__init__(array, axes, repr(f"{path}::{inner}"))
-        self._place = path, inner
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        path, inner = self._place
-        return (open_npz, (os.path.abspath(path), inner))
-
-
 def open_npz(path: str, inner: str | None) -> Source:
     """The array ``inner`` of a ``.npz`` file; without it the only one with enough axes.  It is loaded."""
+    shapes: dict[str, tuple[int, ...]] = {}
     with reading(f"cannot open {path!r}", "write it with numpy.savez"), zipfile.ZipFile(path) as whole:
-        shapes = {entry.filename.removesuffix(".npy"): _shape(whole, entry, path) for entry in whole.infolist()}
+        for entry in whole.infolist():
+            with whole.open(entry) as file:
+                shape, _, dtype = read_header(file, f"{path}::{entry.filename}", entry.file_size)
+                expected = file.tell() + math.prod(shape) * dtype.itemsize
+            if entry.file_size != expected and not dtype.hasobject:  # so much memory is asked for
+                raise ValueError(f"{entry.filename} has {entry.file_size} bytes, its header says {expected}")
+            shapes[entry.filename.removesuffix(".npy")] = shape
         name = the_only(repr(path), shapes, inner)
         with np.load(path, allow_pickle=False) as arrays:
             axes = named_axes(
@@ -259,17 +249,9 @@ def open_npz(path: str, inner: str | None) -> Source:
                 shapes[name],
                 lambda axis: (arrays[axis], {}) if axis in shapes and axis != name else None,
             )
-            return NpzArray(arrays[name], axes, path, name)
-
-
-def _shape(whole: zipfile.ZipFile, entry: zipfile.ZipInfo, path: str) -> tuple[int, ...]:
-    """The shape of a member, whose header must fit its size: so much memory is asked for."""
-    with whole.open(entry) as file:
-        shape, _, dtype = read_header(file, f"{path}::{entry.filename}", entry.file_size)
-        expected = file.tell() + math.prod(shape) * dtype.itemsize
-    if entry.file_size != expected and not dtype.hasobject:
-        raise ValueError(f"{entry.filename} has {entry.file_size} bytes, its header says {expected}")
-    return shape
+            found = ArraySource(arrays[name], axes, repr(f"{path}::{name}"))
+            found.kind = "npy"  # which has the batches of a file
+            return found
 
 
 def open_mat(path: str, inner: str | None) -> Source:

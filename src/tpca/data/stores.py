@@ -174,9 +174,9 @@ class ZarrSource(DescribedSource):
         if not hasattr(array, "shape"):
             known = _zarr_arrays(array, location)
             raise StreamError(f"{name} is a Zarr group; name one of its arrays, in a path after '::', such as {known}.")
-        self._array = array if location is None else _trust().guarded(array)
+        self.array = array if location is None else _trust().guarded(array)
         self._location = location
-        super().__init__(self._array, name, dict(array.attrs))
+        super().__init__(self.array, name, dict(array.attrs))
         self.shared = location is not None or "Memory" not in type(array.store).__name__
         # Names of the axes: of Zarr 3 itself, or as xarray writes them into Zarr 2.
         names = array.metadata.to_dict().get("dimension_names") or array.attrs.get("_ARRAY_DIMENSIONS")
@@ -184,15 +184,15 @@ class ZarrSource(DescribedSource):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._location is None:  # Zarr knows how to open its own stores again
-            return (ZarrSource, (self._array, self.name))
+            return (ZarrSource, (self.array, self.name))
         store, inner = self._location
         return (zarr_at, (absolute(store), inner or None))
 
     def _beside(self, name: str) -> tuple[Any, Mapping[str, Any]] | None:
         """The array of that name in the same group, and its attributes; ``None`` if there is none that can be read."""
-        path = f"{self._array.path.strip('/').rpartition('/')[0]}/{name}".strip("/")
+        path = f"{self.array.path.strip('/').rpartition('/')[0]}/{name}".strip("/")
         try:
-            node = _trust().open_node(self._array.store if self._location is None else self._location[0], path)
+            node = _trust().open_node(self.array.store if self._location is None else self._location[0], path)
             return None if tuple(node.shape) == self.shape else (_trust().guarded(node), dict(node.attrs))
         except Exception:  # none of that name, a group, damaged metadata: entries go by their numbers
             return None
@@ -200,31 +200,26 @@ class ZarrSource(DescribedSource):
     def stored(self, key: tuple[slice, ...]) -> NDArray[Any]:
         """The entries in these ranges of the leading axes."""
         try:
-            block = np.asarray(self._array[key])
+            block = np.asarray(self.array[key])
         except Exception:
             if self._location is not None:
-                self._array.store.settle()
+                self.array.store.settle()
             raise
         if self._location is not None and block.size:
-            fill, last = self._array.fill_value, block[(-1,) * block.ndim]
+            fill, last = self.array.fill_value, block[(-1,) * block.ndim]
             if fill is None or last == fill or last != last:  # looks as if it was never written
                 _trust().open_node(*self._location)  # raises if the store is gone: Zarr takes lost chunks for empty
         return block
-
-    def say_missing(self) -> None:
-        """Look at the files of a folder: refuse what cannot be, and say how many chunks are not stored."""
-        store, inner = self._location or ("", "")
-        with reading(f"cannot open {self.name} as a Zarr array", "check the path, or write it again"):
-            missing = _trust().check_chunks(self._array, store, inner, self.name)
-        if missing:
-            warnings.warn(missing, StreamWarning, stacklevel=3)
 
 
 def open_zarr(store: str, inner: str | None) -> Source:
     """The Zarr array at a path or fsspec URL, or at ``inner`` in the group there."""
     source = zarr_at(store, inner)
     if os.path.isdir(store):
-        source.say_missing()
+        with reading(f"cannot open {source.name} as a Zarr array", "check the path, or write it again"):
+            missing = _trust().check_chunks(source.array, store, (inner or "").strip("/"), source.name)
+        if missing:
+            warnings.warn(missing, StreamWarning, stacklevel=2)
     return source
 
 

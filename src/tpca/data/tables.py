@@ -118,56 +118,6 @@ def _loaded(source: Any) -> Any:
         )
 
 
-class Pieces:
-    """A long table, read piece by piece, some columns at a time: row groups of a Parquet file, or rows in memory.
-
-    Those in memory are put in order where the rows of a sample are not next to each other.
-    """
-
-    def __init__(self, source: Any, sample: str) -> None:
-        path = _checked(source) if isinstance(source, str | os.PathLike) else ""
-        self.name, self.files = repr(path) if path else "the table", (path,) if path else ()
-        self.shared, self._path = _is_parquet(path), absolute(path)
-        self._table: Any = None
-        self._order: NDArray[np.int64] | None = None
-        if self.shared:
-            with reading(f"cannot open {self.name} as a Parquet file", "write it again"):
-                file = self._open()
-                self.columns, self.count = list(file.schema_arrow.names), file.num_row_groups
-            return
-        self._table = _loaded(source)
-        self.columns = list(map(str, self._table.column_names))
-        self.check([sample])
-        codes, _ = coded(self._table.column(sample))
-        if 1 + np.count_nonzero(np.diff(codes)) > len(np.unique(codes)):
-            self._order = np.argsort(codes, kind="stable")
-            self._table = self._table.take(self._order)
-        self.count = max(1, -(-self._table.num_rows // PIECE_ROWS))
-
-    def _open(self) -> Any:
-        return arrow_package(".parquet").ParquetFile(self._path)
-
-    def part(self, number: int, columns: list[str]) -> Any:
-        """An Arrow table of these columns of a piece, in their order."""
-        if self._table is not None:
-            return self._table.select(columns).slice(number * PIECE_ROWS, PIECE_ROWS)
-        with reading(f"cannot read row group {number} of {self.name}", "the file is damaged: write it again"):
-            return self._open().read_row_group(number, columns=columns).select(columns)
-
-    def row(self, number: int) -> str:
-        """How a row is found: as it was before rows were put together, of a CSV file also its line."""
-        number = number if self._order is None else int(self._order[number])
-        line = f" (line {number + 2})" if self.files and not self.shared else ""
-        return f"row {number} of {self.name}{line}"
-
-    def check(self, columns: Sequence[str]) -> None:
-        """Refuse columns that there are not, or twice."""
-        for column in columns:
-            if (count := self.columns.count(column)) != 1:
-                found = f"{count} columns" if count else "no column"
-                raise StreamError(f"{self.name} has {found} {column!r}; its columns are {listed(self.columns)}.")
-
-
 def plain(column: Any) -> Any:
     """A column in one piece, categories as what they stand for."""
     arrow = arrow_package()
@@ -207,22 +157,60 @@ def _checked(source: Any) -> str:
 
 
 class Table:
-    """A long table as samples that can be read at any place."""
+    """A long table as samples that can be read at any place.
 
-    def __init__(self, pieces: Pieces, columns: Columns) -> None:
-        pieces.check([*columns.keys, columns.value])
-        self.pieces, self.columns, self.name = pieces, columns, pieces.name
-        self.starts, self._piece_starts, found = self._index()
+    It is read piece by piece, some columns at a time: row groups of a Parquet file, or rows in memory, which are put in
+    order where those of a sample are not next to each other.
+    """
+
+    def __init__(self, source: Any, columns: Columns) -> None:
+        path = _checked(source) if isinstance(source, str | os.PathLike) else ""
+        self.name, self.files = repr(path) if path else "the table", (path,) if path else ()
+        self.columns, self.shared, self._path = columns, _is_parquet(path), absolute(path)
+        self._table: Any = None
+        self._order: NDArray[np.int64] | None = None
+        if self.shared:
+            with reading(f"cannot open {self.name} as a Parquet file", "write it again"):
+                names, self._count = self._parquet().schema_arrow.names, self._parquet().num_row_groups
+        else:
+            self._table = _loaded(source)
+            names, self._count = self._table.column_names, max(1, -(-self._table.num_rows // PIECE_ROWS))
+        for column in (*columns.keys, columns.value):
+            if (count := names.count(column)) != 1:
+                found = f"{count} columns" if count else "no column"
+                raise StreamError(f"{self.name} has {found} {column!r}; its columns are {listed(names)}.")
+        if not self.shared:
+            codes, _ = coded(self._table.column(columns.sample))
+            if 1 + np.count_nonzero(np.diff(codes)) > len(np.unique(codes)):
+                self._order = np.argsort(codes, kind="stable")
+                self._table = self._table.take(self._order)
+        self.starts, self._piece_starts, parts = self._index()
         if not len(self):
             raise StreamError(f"{self.name} has no rows; give at least one sample.")
-        modes = zip(columns.modes.items(), found, strict=True)
-        self.levels = {name: _levels(name, given, parts) for (name, given), parts in modes}
+        modes = zip(columns.modes.items(), parts, strict=True)
+        self.levels = {name: _levels(name, given, some) for (name, given), some in modes}
         self.axes = (Axis(columns.sample), *(Axis(name, levels) for name, levels in self.levels.items()))
         self.dims = tuple(map(len, self.levels.values()))
         self.size = math.prod(self.dims)
         if self.size > LARGEST:
             raise StreamError(f"{self.name} has {self.dims} levels, more cells than can be numbered; leave a mode out.")
         self._held: tuple[int, NDArray[np.int64], NDArray[np.float64]] | None = None
+
+    def _parquet(self) -> Any:
+        return arrow_package(".parquet").ParquetFile(self._path)
+
+    def _part(self, number: int, columns: list[str]) -> Any:
+        """An Arrow table of these columns of a piece, in their order."""
+        if self._table is not None:
+            return self._table.select(columns).slice(number * PIECE_ROWS, PIECE_ROWS)
+        with reading(f"cannot read row group {number} of {self.name}", "the file is damaged: write it again"):
+            return self._parquet().read_row_group(number, columns=columns).select(columns)
+
+    def row(self, number: int) -> str:
+        """How a row is found: as it was before rows were put in order, of a CSV file also its line."""
+        number = number if self._order is None else int(self._order[number])
+        line = f" (line {number + 2})" if self.files and not self.shared else ""
+        return f"row {number} of {self.name}{line}"
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -232,8 +220,8 @@ class Table:
         starts: list[int] = []
         found: list[list[NDArray[Any]]] = [[] for _ in self.columns.modes]
         pieces, rows, seen, last = [0], 0, set[Any](), None
-        for number in range(self.pieces.count):
-            part = self.pieces.part(number, self.columns.keys)
+        for number in range(self._count):
+            part = self._part(number, self.columns.keys)
             codes, values = self._codes(part, 0, rows)
             for place, levels in enumerate(found):
                 levels.append(self._codes(part, place + 1, rows)[1])
@@ -243,7 +231,7 @@ class Table:
                     continue
                 if own in seen:
                     raise StreamError(
-                        f"{self.pieces.row(rows + at)} goes on with {self.columns.sample} {brief(own)} after rows of "
+                        f"{self.row(rows + at)} goes on with {self.columns.sample} {brief(own)} after rows of "
                         f"others; sort the table by {self.columns.sample!r}, or give it as a data frame, which is "
                         "sorted here."
                     )
@@ -260,8 +248,7 @@ class Table:
         if len(codes) and codes.min() < 0:
             name = self.columns.keys[place]
             raise SampleError(
-                f"{self.pieces.row(first + int(np.argmin(codes)))} has no {name}; fill column {name!r}, or take such "
-                "rows out."
+                f"{self.row(first + int(np.argmin(codes)))} has no {name}; fill column {name!r}, or take such rows out."
             )
         return codes, values
 
@@ -271,7 +258,7 @@ class Table:
         if held is not None and held[0] == number:
             return held[1:]
         first = int(self._piece_starts[number])
-        part = self.pieces.part(number, [*self.columns.keys, self.columns.value])
+        part = self._part(number, [*self.columns.keys, self.columns.value])
         cells = np.zeros(part.num_rows, np.int64)
         for place, (name, levels) in enumerate(self.levels.items()):
             codes, values = self._codes(part, place + 1, first)
@@ -279,7 +266,7 @@ class Table:
             if len(own) and own.min() < 0:
                 at = int(np.argmin(own))
                 raise SampleError(
-                    f"{self.pieces.row(first + at)} has {name} {brief(values[codes[at]])}, which is none of its "
+                    f"{self.row(first + at)} has {name} {brief(values[codes[at]])}, which is none of its "
                     f"{len(levels)} levels ({_several(levels)}); add it to modes={{{name!r}: ...}}, or leave it out."
                 )
             cells = cells * len(levels) + own
@@ -296,7 +283,7 @@ class Table:
             values = column.to_pylist()
             at = next((place for place, one in enumerate(values) if one and not _is_number(one)), 0)
             raise SampleError(
-                f"{self.pieces.row(first + at)} has {name} {brief(values[at])}, expected a number; convert column "
+                f"{self.row(first + at)} has {name} {brief(values[at])}, expected a number; convert column "
                 f"{name!r} first, or name another one as value."
             ) from None
 
@@ -304,7 +291,7 @@ class Table:
         """Of samples ``start`` to ``stop``: the sample of every row, counted from 0, its cell, and its value."""
         first, end = int(self.starts[start]), int(self.starts[stop])
         parts = []
-        for number in range(int(np.searchsorted(self._piece_starts, first, side="right")) - 1, self.pieces.count):
+        for number in range(int(np.searchsorted(self._piece_starts, first, side="right")) - 1, self._count):
             begin = int(self._piece_starts[number])
             if begin >= end:
                 break
@@ -318,7 +305,7 @@ class Table:
         if same.any():
             row = int(order[1:][same].min())
             raise SampleError(
-                f"{self.pieces.row(first + row)} gives {self._cell(first + row, int(cells[row]))} a second time; add "
+                f"{self.row(first + row)} gives {self._cell(first + row, int(cells[row]))} a second time; add "
                 "such rows up first, or take one out."
             )
         return sample, cells, values
@@ -326,7 +313,7 @@ class Table:
     def _cell(self, row: int, cell: int) -> str:
         """A cell of the sample of a row, in words."""
         number = int(np.searchsorted(self._piece_starts, row, side="right")) - 1
-        column = self.pieces.part(number, [self.columns.sample]).column(0)
+        column = self._part(number, [self.columns.sample]).column(0)
         own = column[row - int(self._piece_starts[number])].as_py()
         places = np.unravel_index(cell, self.dims)
         told = (f"{axis.name} {axis.entry(int(i))!r}" for axis, i in zip(self.axes[1:], places, strict=True))
@@ -383,8 +370,8 @@ class TableSource(Source):
 
     def __init__(self, table: Table) -> None:
         self.name, self.shape, self.dtype = table.name, (len(table), *table.dims), np.dtype(np.float64)
-        self.axes, self.shared = table.axes, table.pieces.shared
-        self._table, self.files = table, table.pieces.files
+        self.axes, self.shared = table.axes, table.shared
+        self._table, self.files = table, table.files
 
     def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
         """The entries in these ranges of the leading axes."""
@@ -402,14 +389,14 @@ class SparseTableStream(NumberedStream):
     def __init__(self, table: Table) -> None:
         self.dims, self.length = check_dims(table.dims), len(table)
         self.labels = labels_of(table.axes, table.name)
-        self.readable_elsewhere = table.pieces.shared
-        self._table, self.files = table, table.pieces.files
+        self.readable_elsewhere = table.shared
+        self._table, self.files = table, table.files
         bounds = [0]  # batches of whole samples, each of about so many rows
         while bounds[-1] < self.length:
             end = int(np.searchsorted(table.starts, table.starts[bounds[-1]] + BATCH_ENTRIES, side="right")) - 1
             bounds.append(max(bounds[-1] + 1, end))
         entries = max(1, int(table.starts[-1]) // self.length)
-        self.layout = Layout(np.array(bounds), True, entries, False, private=not table.pieces.shared)
+        self.layout = Layout(np.array(bounds), True, entries, False, private=not table.shared)
 
     @property
     def identity(self) -> str:
@@ -423,14 +410,14 @@ class SparseTableStream(NumberedStream):
         sample, cells, values = self._table.rows(start, stop)
         if not np.isfinite(values).all():
             row = int(self._table.starts[start]) + int(np.argmin(np.isfinite(values)))
-            raise SampleError(f"{self._table.pieces.row(row)} has no finite value; fill it in, or take the row out.")
+            raise SampleError(f"{self._table.row(row)} has no finite value; fill it in, or take the row out.")
         coords = np.stack(np.unravel_index(cells, self.dims))
         return SparseBatch(coords, values, sample, stop - start, self.dims, start)
 
 
 def open_table(source: Any, columns: Columns, shuffle: int | None, nan_policy: NanPolicy) -> NumberedStream:
     """A long table as a stream of samples."""
-    table = Table(Pieces(source, columns.sample), columns)
+    table = Table(source, columns)
     if columns.missing == "zero" and table.starts[-1] < DENSE_SHARE * table.size * len(table):
         if shuffle is not None or nan_policy != "raise":
             raise StreamError("shuffle and nan_policy are for dense samples, and this table is sparse; leave them out.")
