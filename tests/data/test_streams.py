@@ -255,6 +255,7 @@ class TestOptions:
         [
             (data(), {"nan_policy": "ignore"}, 'nan_policy must be "raise", "omit" or "zero"'),
             (data(), {"shuffle": 1}, "shuffle must be True or False, got 1"),
+            (data(), {"items": "rows"}, 'items must be "auto", "batches" or "samples", got .rows'),
             (data(), {"shuffle": True, "random_state": -1}, "random_state must be a whole number of at least 0"),
             ([data()], {"shuffle": True, **BATCHES}, "shuffle needs samples that can be sliced.*store them"),
             (SYNTHETIC.make(None, None), {"shuffle": True}, "shuffle needs samples that can be sliced"),
@@ -275,11 +276,13 @@ class TestOptions:
         code = "import sys, tpca; assert not {'zarr', 'h5py', 'dask', 'fsspec'} & set(sys.modules)"
         subprocess.run([sys.executable, "-c", code], check=True)
 
-    @pytest.mark.parametrize(("member", "extra"), [("zarr 3", "zarr"), ("hdf5", "hdf5")])
-    def test_a_missing_package_is_named_with_its_extra(self, member, extra, work, monkeypatch):
-        source = BY_NAME[member].make(data(), work)
-        monkeypatch.setitem(sys.modules, {"zarr": "zarr", "hdf5": "h5py"}[extra], None)
-        with pytest.raises(StreamError, match=rf"needs the (zarr|h5py) package; install tpca\[{extra}\]"):
+    @pytest.mark.parametrize(("kind", "package"), [("zarr", "zarr"), ("hdf5", "h5py"), ("tables", "pyarrow")])
+    def test_a_missing_package_is_named_with_its_extra(self, kind, package, work, monkeypatch):
+        makers = {"zarr": zarr_array, "hdf5": hdf5, "tables": lambda *_: work.path / "x.csv"}
+        (work.path / "x.csv").write_text("a,b\n1,2\n")
+        source = makers[kind](data(), work)
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(StreamError, match=rf"needs the {package} package; install tpca\[{kind}\]"):
             open_stream(source)
 
 

@@ -33,8 +33,19 @@ def parquet(table, folder):
     return folder / "t.parquet"
 
 
+class Frame:
+    """As one of polars or DuckDB: nothing but the protocol of Arrow."""
+
+    def __init__(self, table):
+        self.table = pyarrow.Table.from_pandas(table)
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
 FORMS = {
     "data frame": lambda table, folder: table,
+    "protocol": lambda table, folder: Frame(table),
     "arrow": lambda table, folder: pyarrow.Table.from_pandas(table),
     "categories": lambda table, folder: table.astype({"gene": "category", "trial": "category"}),
     "csv": csv,
