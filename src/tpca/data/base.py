@@ -411,30 +411,6 @@ def sample_dims(shape: tuple[int, ...], what: str, way_out: str = "") -> tuple[i
     return check_dims(shape[1:], 1)
 
 
-def working(array: Any, where: str = "") -> np.dtype[Any]:
-    """The dtype in which samples in an array of any library are worked on."""
-    return float_dtype(array.dtype, where) if isinstance(array, np.ndarray) else numpy_dtype(array, where)
-
-
-def check_samples(array: Any, dims: tuple[int, ...], dtype: np.dtype[Any], like: Any, first: int) -> None:
-    """Refuse samples of another library, device, shape or float dtype than those before."""
-    if home_of(array) != home_of(like):
-        raise SampleError(
-            f"all samples of a stream are of one library and on one device, expected {home_of(like) or 'NumPy'}, "
-            f"got {home_of(array) or 'NumPy'} at sample {first}; bring them to one."
-        )
-    if array.shape[1:] != dims:
-        raise SampleError(
-            f"samples must have shape (n, {', '.join(map(str, dims))}), got {tuple(array.shape)} at sample {first}; "
-            "all samples of a stream share one shape."
-        )
-    if working(array, f" at sample {first}") != dtype:
-        raise SampleError(
-            f"all samples of a stream share one dtype, expected {dtype}, got {array.dtype} at sample {first}; "
-            "convert them to one."
-        )
-
-
 def all_finite(block: NDArray[Any]) -> bool:
     """Whether no entry is NaN or Inf: one cheap read of clean data; only a suspect block is looked at closely."""
     with np.errstate(over="ignore", invalid="ignore"):

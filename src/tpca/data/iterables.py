@@ -16,19 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.data.base import (
+    Items,
     NanPolicy,
     NumberedStream,
+    Shape,
     Stream,
+    are_samples,
     as_array,
     as_batch,
-    check_samples,
+    float_dtype,
     sample_dims,
+    shape_of,
     spread,
     to_floats,
     untracked,
     unwrapped,
     without_empty,
-    working,
 )
 from tpca.errors import SampleError, StreamError
 from tpca.model import BATCH_ENTRIES, Samples
@@ -36,7 +39,7 @@ from tpca.tensors import Batch, DenseBatch
 from tpca.tensors.accumulators import digest
 from tpca.tensors.blocks import check_dims
 from tpca.tensors.dense import copied
-from tpca.tensors.namespaces import is_device_array, namespace
+from tpca.tensors.namespaces import home_of, is_device_array, namespace, numpy_dtype
 from tpca.tensors.sparse import SparseBatch
 
 BATCH_SAMPLES = 256  # of sparse samples in a batch, at most
@@ -64,7 +67,7 @@ class IterableStream(Stream):
         way_out = '; wrap a single sample as sample[None], or say items="samples"'
         shape = tuple(head.shape)
         self.dims = check_dims(shape[1:], 1) if single else sample_dims(shape, "a batch", way_out)
-        self.dtype = working(head)
+        self.dtype = _working(head)
         self.like = None if isinstance(head, np.ndarray) else head
         self.nan_policy = nan_policy
         checked = self._checked(itertools.chain([head], arrays))
@@ -104,9 +107,24 @@ class IterableStream(Stream):
         return as_batch(block, first, first, self.nan_policy)
 
     def _checked(self, arrays: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
-        first = 0
+        """The arrays; of another library, device, shape or float dtype than the first, none is taken."""
+        first, home = 0, home_of(self.like)
         for array in arrays:
-            check_samples(array, self.dims, self.dtype, self.like, first)
+            if home_of(array) != home:
+                raise SampleError(
+                    f"all samples of a stream are of one library and on one device, expected {home or 'NumPy'}, "
+                    f"got {home_of(array) or 'NumPy'} at sample {first}; bring them to one."
+                )
+            if array.shape[1:] != self.dims:
+                raise SampleError(
+                    f"samples must have shape (n, {', '.join(map(str, self.dims))}), got {tuple(array.shape)} at "
+                    f"sample {first}; all samples of a stream share one shape."
+                )
+            if _working(array, f" at sample {first}") != self.dtype:
+                raise SampleError(
+                    f"all samples of a stream share one dtype, expected {self.dtype}, got {array.dtype} at sample "
+                    f"{first}; convert them to one."
+                )
             first += int(array.shape[0])
             yield array
 
@@ -125,9 +143,14 @@ class IterableStream(Stream):
             yield group[:filled]
 
 
-def onwards(items: Iterator[Any]) -> Iterator[Any]:
+def _working(array: Any, where: str = "") -> np.dtype[Any]:
+    """The dtype in which samples in an array of any library are worked on."""
+    return float_dtype(array.dtype, where) if isinstance(array, np.ndarray) else numpy_dtype(array, where)
+
+
+def _onwards(items: Iterator[Any]) -> Iterator[Any]:
     """What an iterator still has.  Some iterables are iterators of themselves, and to iterate begins them anew."""
-    while (item := next(items, onwards)) is not onwards:
+    while (item := next(items, _onwards)) is not _onwards:
         yield item
 
 
@@ -152,6 +175,28 @@ def stacked(samples: Sequence[Any]) -> NDArray[Any]:
     """Single samples as one array of floats, each of them checked."""
     whole: NDArray[Any] = next(IterableStream(samples, single=True, together=len(samples)).blocks)
     return whole
+
+
+def open_iterable(source: Iterable[Any], items: Items, dims: Shape | None, nan_policy: NanPolicy) -> IterableStream:
+    """A stream over samples or batches, sparse ones or not; where a list holds dense samples, they are stacked."""
+    looked_at = source
+    if isinstance(source, Sequence):
+        head = source[0] if source else None
+    else:
+        rest = iter(source)
+        head = next(rest, None)
+        looked_at = () if head is None else itertools.chain([head], _onwards(rest))
+    if is_sparse(head):
+        if nan_policy != "raise":
+            raise StreamError(
+                f"nan_policy={nan_policy!r} is for dense samples; take NaN and Inf out of the sparse ones first."
+            )
+        return SparseStream(looked_at)
+    says_batches = items == "auto" and isinstance(getattr(source, "batch_size", None), int)  # a data loader
+    single = head is not None and not says_batches and not isinstance(source, list | tuple)
+    alike = None if hasattr(source, "batch_size") else 1  # a loader that does not say how many it puts together
+    single = single and are_samples([shape_of(head)], items, dims, "items", alike)
+    return IterableStream(looked_at, single, nan_policy)
 
 
 class SamplesStream(Stream):
@@ -233,7 +278,7 @@ class SparseStream(IterableStream):
         self.dims = check_dims(head.dims if isinstance(head, SparseBatch) else head.shape)
         self.length = sum(len(i) if isinstance(i, SparseBatch) else 1 for i in source) if self.rereadable else None
         self._source = source
-        self.blocks = self._together(itertools.chain([head], onwards(items)))
+        self.blocks = self._together(itertools.chain([head], _onwards(items)))
 
     @property
     def identity(self) -> str:
@@ -275,20 +320,18 @@ class SparseStream(IterableStream):
                 yield item
 
 
-def preprocessed(stream: Stream, function: Callable[[Any], Any]) -> Stream:
-    """The same samples, each batch ``(n, d_1, ..., d_k)`` as ``function`` gives it, of the same shape."""
-    if not callable(function):
-        raise StreamError(f"preprocess must be a function of a batch of samples, got {function!r}.")
-    if not stream.whole or stream.partial:
-        why = "missing entries" if stream.partial else "samples that are never held whole"
-        raise StreamError(f"preprocess does not work with {why}; change the samples before, or leave it out.")
-    return Preprocessed(stream, function)
-
-
 class Preprocessed(NumberedStream):
-    """A stream over another one; its batches can be read by any process that can unpickle the function."""
+    """The samples of another stream, each batch ``(n, d_1, ..., d_k)`` as ``function`` gives it, of the same shape.
+
+    They can be read by any process that can unpickle the function.
+    """
 
     def __init__(self, stream: Any, function: Callable[[Any], Any]) -> None:
+        if not callable(function):
+            raise StreamError(f"preprocess must be a function of a batch of samples, got {function!r}.")
+        if not stream.whole or stream.partial:
+            why = "missing entries" if stream.partial else "samples that are never held whole"
+            raise StreamError(f"preprocess does not work with {why}; change the samples before, or leave it out.")
         for name in Stream.__annotations__:
             setattr(self, name, getattr(stream, name))
         self._stream, self._function = stream, function

@@ -5,7 +5,6 @@ Epochs of MNE-Python and dictionaries of arrays are arrays that name their axes.
 
 from __future__ import annotations
 
-import itertools
 import os
 import urllib.parse
 import urllib.request
@@ -28,7 +27,7 @@ from tpca.data.base import (
     shape_of,
     untracked,
 )
-from tpca.data.iterables import IterableStream, OwnStream, SamplesStream, SparseStream, is_sparse, onwards, stacked
+from tpca.data.iterables import OwnStream, SamplesStream, is_sparse, open_iterable, stacked
 from tpca.data.numpy_files import NpyFile, NpyFolder, open_mat, open_npz
 from tpca.data.stored import StoredStream
 from tpca.data.stores import (
@@ -231,14 +230,7 @@ def open_known(
             f"cannot read samples from {kind}; give an array (n, d_1, ..., d_k), an iterable of samples or batches, or "
             f"{SUPPORTED}."
         )
-    head, looked_at = _peeked(source)
-    if not is_sparse(head):
-        return IterableStream(looked_at, _yields_samples(source, head, items, dims), nan_policy)
-    if nan_policy != "raise":
-        raise StreamError(
-            f"nan_policy={nan_policy!r} is for dense samples; take NaN and Inf out of the sparse ones first."
-        )
-    return SparseStream(looked_at)
+    return open_iterable(source, items, dims, nan_policy)
 
 
 def _is_table(source: Any) -> bool:
@@ -247,24 +239,6 @@ def _is_table(source: Any) -> bool:
         return os.path.splitext(os.fsdecode(source))[1].lower() in TABLES
     # What can be read as an Arrow table (of pandas, polars, DuckDB); an array of xarray can, too, and is none.
     return hasattr(source, "__arrow_c_stream__") and library(source) != "xarray"
-
-
-def _peeked(source: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
-    """The first item, and an iterable that still has it."""
-    if isinstance(source, Sequence):
-        return (source[0] if source else None), source
-    items = iter(source)
-    head = next(items, None)
-    return head, source if head is None else itertools.chain([head], onwards(items))
-
-
-def _yields_samples(source: Iterable[Any], head: Any, items: Items, dims: tuple[int, ...] | None) -> bool:
-    """Whether an iterable that begins with ``head`` gives single samples; a list of them would have been stacked."""
-    says_batches = items == "auto" and isinstance(getattr(source, "batch_size", None), int)  # a data loader
-    if head is None or says_batches or isinstance(source, list | tuple):
-        return False
-    alike = None if hasattr(source, "batch_size") else 1  # a loader that does not say how many it puts together
-    return are_samples([shape_of(head)], items, dims, "items", alike)
 
 
 def check_opened(
