@@ -254,11 +254,6 @@ class ArraySource(Source):
         self.like = None if isinstance(array, np.ndarray) else array
         self._array = array
 
-    def transposed(self, order: tuple[int, ...]) -> Source:
-        """The same array, looked at in another way."""
-        axes = tuple(self.axes[i] for i in order) if self.axes else ()
-        return ArraySource(permuted(self._array, order), axes, self.name)
-
     def read(self, key: tuple[slice, ...]) -> Any:
         """A view of the entries."""
         return self._array[(*key, ...)]
@@ -274,6 +269,7 @@ class Turned(Source):
         self.shape = tuple(source.shape[i] for i in order)
         self.chunks = None if source.chunks is None else tuple(source.chunks[i] for i in order)
         self.axes = tuple(source.axes[i] for i in order) if source.axes else ()
+        self.like = None if source.like is None else permuted(source.like, order)
 
     def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
         """The entries in these ranges of the leading axes."""
@@ -298,11 +294,7 @@ def read_cost(source: Source, lengths: tuple[int, ...]) -> int:
 
 def turned(source: Source, order: Sequence[int]) -> Source:
     """The source with its axes in another order."""
-    if list(order) == list(range(len(source.shape))):
-        return source
-    found = source.transposed(tuple(order))
-    found.files = source.files
-    return found
+    return source if list(order) == sorted(order) else source.transposed(tuple(order))
 
 
 def along(source: Source, sample_dim: SampleDim) -> Source:
