@@ -607,25 +607,7 @@ class TestSlabs:
             assert batch.mode == mode
             assert [part.start for part in batch.parts] == starts
             self.check([batch], data(3, self.DIMS))
-
-    def test_an_array_in_memory_is_not_cut(self):
-        assert isinstance(next(open_stream(data(3, self.DIMS)).batches()), DenseBatch)
-
-    def test_missing_entries(self, work):
-        values = data(9, self.DIMS)
-        values[2, 0, 0, 0], values[2, 5, 1, :], values[4:8] = np.nan, np.inf, np.nan
-        for path in (npy(values, work), zarr_array(values, work, chunks=(1, 2, 8, 5))):
-            first, *_ = open_stream(path).batches()  # nothing is read yet
-            with pytest.raises(SampleError, match="sample 2 contains NaN"):
-                first.samples()
-            skipped = read(open_stream(path, nan_policy="omit"))
-            assert [(b.first, len(b), b.dropped) for b in skipped] == [(0, 3, 1), (4, 1, 4)]
-            self.check(skipped, np.delete(values, [2, 4, 5, 6, 7], axis=0))
-            zeroed = read(open_stream(path, nan_policy="zero"))
-            assert [(b.first, len(b), b.dropped) for b in zeroed] == [(0, 4, 0), (4, 1, 4)]
-            kept = np.delete(values, range(4, 8), axis=0)
-            self.check(zeroed, np.where(np.isfinite(kept), kept, 0))
-            np.testing.assert_array_equal(np.concatenate([b.exposure.samples() for b in zeroed]), np.isfinite(kept))
+        assert isinstance(next(open_stream(data(3, self.DIMS)).batches()), DenseBatch)  # in memory nothing is cut
 
     def test_shuffled_and_damaged(self, work):
         values = data(9, self.DIMS)
