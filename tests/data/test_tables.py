@@ -89,6 +89,9 @@ def test_numbers_and_times_are_sorted_and_levels_that_are_given_stay(tmp_path):
     dated = open_stream(frame(X[:, :, ::-1], times=days), **COLUMNS)
     np.testing.assert_array_equal(values(dated), X)
     assert dated.labels.entry(1, 0) == "2020-01-01"
+    given = {**COLUMNS, "modes": {"gene": None, "time": list(days)}}
+    for source in (frame(X, times=days), csv(frame(X, times=days), tmp_path)):
+        np.testing.assert_array_equal(values(open_stream(source, **given)), X)
 
 
 @pytest.mark.parametrize("form", ["data frame", "csv"])

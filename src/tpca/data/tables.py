@@ -11,6 +11,7 @@ pyarrow is optional and imported where it is used; it tells what a column of a C
 
 from __future__ import annotations
 
+import datetime
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -128,9 +129,11 @@ def plain(column: Any) -> Any:
 def coded(column: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Numbers of the values of a column, −1 where there is none, and the values."""
     encoded = plain(column).dictionary_encode()
-    values = as_coords(encoded.dictionary.to_numpy(zero_copy_only=False))
+    values = encoded.dictionary.to_numpy(zero_copy_only=False)
+    if not all(isinstance(one, str) for one in values[:1]):  # texts stay as they are: one may be long
+        values = as_coords(values)
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    empty = np.append(values == "" if values.dtype.kind == "U" else values != values, True)  # the last: that of -1
+    empty = np.array([*(one == "" or one != one for one in values.tolist()), True])  # the last is that of -1
     return np.where(empty[codes], -1, codes), values
 
 
@@ -348,8 +351,9 @@ def _levels(name: str, given: Sequence[Any] | None, parts: list[NDArray[Any]]) -
     """The levels of a mode: those that are given, or else all that its column has."""
     if given is None:
         found = np.concatenate(parts)
-        return np.unique(found) if found.dtype.kind in "fiuM" else np.array(list(dict.fromkeys(found.tolist())))
-    coords = as_coords(list(given))
+        return np.unique(found) if found.dtype.kind in "fiuM" else as_coords(list(dict.fromkeys(found.tolist())))
+    dates = all(isinstance(one, datetime.date) for one in given)
+    coords = as_coords([np.datetime64(one) for one in given] if dates else list(given))
     if (different := len(np.unique(coords))) < len(coords):
         raise StreamError(f"levels of {name!r} must differ, got {len(coords)} with {different} different.")
     return coords
