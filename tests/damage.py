@@ -12,7 +12,10 @@ import shutil
 import signal
 import traceback
 
+import h5py
 import numpy as np
+import scipy.io
+import zarr
 
 from damage_kinds import KINDS, refused
 from tpca import TpcaError, open_stream
@@ -178,31 +181,17 @@ class DifferentError(Exception):
 
 
 def _hdf5(folder):
-    import h5py
-
     with h5py.File(folder / "d.h5") as file:
         return file["samples"][:]
 
 
 def _zarr(folder, inner="."):
-    import zarr
-
     return zarr.open_array(folder / "d.zarr" / inner, mode="r")[:]
-
-
-def _mat(folder):
-    import scipy.io
-
-    return scipy.io.loadmat(folder / "d.mat")["x"]
-
-
-def _folder(folder):
-    return np.concatenate([np.load(path) for path in sorted((folder / "d").iterdir())])
 
 
 PLAIN = {
     "npy": ("d.npy", lambda folder: np.load(folder / "d.npy")),
-    "folder": ("d", _folder),
+    "folder": ("d", lambda folder: np.concatenate([np.load(path) for path in sorted((folder / "d").iterdir())])),
     "zarr": ("d.zarr", _zarr),
     "zarr2": ("d.zarr", _zarr),
     "zarr-blosc": ("d.zarr", _zarr),
@@ -211,7 +200,7 @@ PLAIN = {
     "hdf5": ("d.h5::/samples", _hdf5),
     "hdf5-plain": ("d.h5::/samples", _hdf5),
     "npz": ("d.npz", lambda folder: np.load(folder / "d.npz")["data"]),
-    "mat": ("d.mat", _mat),
+    "mat": ("d.mat", lambda folder: scipy.io.loadmat(folder / "d.mat")["x"]),
 }
 
 
