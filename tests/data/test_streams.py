@@ -8,8 +8,10 @@ import tempfile
 import threading
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
+import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -32,7 +34,7 @@ from tpca import TpcaError, open_stream
 from tpca.data import KINDS
 from tpca.data.numpy_files import NpyFile
 from tpca.errors import SampleError, StreamError, StreamWarning
-from tpca.tensors import DenseBatch
+from tpca.tensors import DenseBatch, SlabBatch
 
 N = 23
 BY_NAME = {member.name: member for member in MEMBERS}
@@ -441,8 +443,6 @@ class TestFiles:
         assert len(next(open_stream(path).batches())) == 10  # what is not damaged is read
 
     def test_a_damaged_hdf5_chunk(self, work):
-        import h5py
-
         path = hdf5(data(), work, chunks=(8, *DIMS), fletcher32=True)
         with h5py.File(path) as file:
             where = file["group/x"].id.get_chunk_info(1).byte_offset
@@ -464,8 +464,6 @@ class TestFiles:
             list(batches)
 
     def test_unwritten_zarr_chunks_are_what_the_store_says(self, work):
-        import zarr
-
         path = str(work.fresh(".zarr"))
         zarr.create_array(path, shape=(N, *DIMS), dtype="f8", chunks=(5, *DIMS), fill_value=2.0)
         with pytest.warns(StreamWarning, match=r"5 of the 5 chunks of .* are not stored, and are read as 2.0"):
@@ -473,9 +471,6 @@ class TestFiles:
         np.testing.assert_array_equal(joined(read(stream)), np.full((N, *DIMS), 2.0))
 
     def test_stores_with_several_arrays_list_them(self, work):
-        import h5py
-        import zarr
-
         path = BY_NAME["zarr in a group"].make(data(), work).partition("::")[0]
         self.fails(path, "is a Zarr group", "'/other/one', '/two'")
         self.fails(zarr.open(path, mode="r"), "is a Zarr group", "'/other/one', '/two'")
@@ -582,8 +577,6 @@ class TestSlabs:
 
     @pytest.mark.parametrize("member", FILES, ids=str)
     def test_slabs_make_up_the_samples(self, member, work):
-        from tpca.tensors import SlabBatch
-
         values = data(9, self.DIMS)
         stream = member.open(values, work)
         assert stream.length == 9
