@@ -92,10 +92,8 @@ def _file(place: str, inner: str | None) -> Source:
         if inner is not None:
             raise StreamError(f"a {suffix} file holds one array, got {place + '::' + inner!r}; leave out '::{inner}'.")
         return NpyFile(place) if suffix == ".npy" else number_table(place)
-    if suffix == ".npz":
-        return open_npz(place, inner)
-    if suffix == ".mat":
-        return open_mat(place, inner)
+    if suffix in (".npz", ".mat"):
+        return (open_npz if suffix == ".npz" else open_mat)(place, inner)
     if head.startswith(b"CDF") and suffix in (".nc", ".cdf"):
         raise StreamError(
             f"{place!r} is a NetCDF 3 file; open it with xarray.open_dataset and give one of its variables, or write "

@@ -356,11 +356,13 @@ class Hdf5Source(DescribedSource):
         super().__init__(dataset, repr(f"{path}::{dataset.name}"), attributes)
         axes = []
         for dim, length in zip(dataset.dims, self.shape, strict=True):
-            scale: Any = dim[0] if len(dim) else None  # the first if there are several
-            name = dim.label or str((scale and scale.name) or "").rpartition("/")[2]
-            # NetCDF makes a scale for every axis, also for one without coordinates; h5py fills it with zeros.
-            fits = scale and scale.shape == (length,) and _NO_VARIABLE not in str(scale.attrs.get("NAME", ""))
-            axes.append(Axis(name, decoded(scale[:], scale.attrs) if fits else None))
+            name, coords = dim.label, None
+            for scale in [dim[0]] if len(dim) else []:  # the first if there are several
+                name = name or str(scale.name or "").rpartition("/")[2]
+                # NetCDF makes a scale for every axis, also for one without coordinates; h5py fills it with zeros.
+                if scale.shape == (length,) and _NO_VARIABLE not in str(scale.attrs.get("NAME", "")):
+                    coords = decoded(scale[:], scale.attrs)
+            axes.append(Axis(name, coords))
         self.axes = tuple(axes) if any(axis.name for axis in axes) else ()
         self._place, self._dataset = (path, dataset.name), dataset if held else None
 

@@ -107,7 +107,7 @@ def _loaded(source: Any) -> Any:
         if _is_parquet(path):
             return arrow_package(".parquet").ParquetFile(path).read()
         with open(path, encoding="utf-8-sig", newline="") as file:
-            head = file.readline()  # names the columns
+            head = file.readline(2**20)  # names the columns
         if not head.strip():
             raise StreamError(f"{path!r} is empty; its first line must name the columns.")
         block = min(max(os.path.getsize(path), 2**20), 2**31 - 1)  # all of it, from which types are told

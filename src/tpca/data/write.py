@@ -54,17 +54,15 @@ def write_samples(
         else:
             zarr = package("zarr", "zarr", "writing Zarr")
             array = zarr.open_array(str(draft), mode="w", shape=shape, chunks=_chunks(shape), dtype=samples.dtype)
-        first = 0
-        for batch in samples:
-            part = batch[: count - first]
+        first, batches = 0, iter(samples)
+        while first < count:
+            part = next(batches)[: count - first]
             if path.suffix == ".npy":
                 file.write(np.ascontiguousarray(part).data)
             else:
                 array[first : first + len(part)] = part
             first += len(part)
             progress(first)
-            if first == count:
-                break
         if truth:
             named: dict[str, Any] = {f"mode_{i}": v for i, v in enumerate(truth.vectors)}
             np.savez(other[0], strength=truth.strength, **named)
