@@ -85,6 +85,10 @@ class StoredStream(NumberedStream):
         if source.kind == "array":
             step = max(step, ARRAY_SAMPLES, 0 if self.like is None else DEVICE_BATCH_ENTRIES // entries)
         self._edges = even_edges(self.length, step) if edges is None else _thinned(edges, entries)
+        self._longest, count = int(np.diff(self._edges).max()), len(self._edges) - 1
+        self._order = np.arange(count) if shuffle is None else generator(shuffle, "shuffle").permutation(count)
+        chunks = None if source.chunks is None else source.chunks[1:]
+        self._cut = cut(self.dims, chunks, SLAB_ENTRIES) if self._slabs else (0, [slice(0, self.dims[0])])
         self.whole = not self._slabs
         self.readable_elsewhere = source.shared and not (self._slabs and source.kind == "dask")
         # Where the batches begin, in the order of the stream.
@@ -106,7 +110,7 @@ class StoredStream(NumberedStream):
         about = f"{self._source.shape} {self._source.dtype}"
         if self.like is not None:
             return f"{home_of(self.like)} {about} {digest(DeviceBatch(self.like).content())}{options}"
-        mode, parts = self._cut if self._slabs else (0, [slice(0, self.dims[0])])
+        mode, parts = self._cut
         lengths = [*self.dims[:mode], parts[0].stop - parts[0].start, *self.dims[mode + 1 :]]
         places = spread(self.length, read_cost(self._source, tuple(lengths)))
         some = [parts[number * len(parts) // len(places)] for number in range(len(places))]
@@ -114,11 +118,6 @@ class StoredStream(NumberedStream):
             (slice(place, place + 1), *[slice(None)] * mode, part) for place, part in zip(places, some, strict=True)
         )
         return f"{self.kind} {about} {digest(map(self._read, keys))}{options}"
-
-    @property
-    def _longest(self) -> int:
-        """Samples of the longest batch."""
-        return int(np.diff(self._edges).max())
 
     @property
     def chunk_bytes(self) -> int | None:
@@ -141,8 +140,6 @@ class StoredStream(NumberedStream):
 
     def for_workers(self) -> Self:
         """What a worker needs of it: all but a Dask array, whose blocks come by themselves."""
-        if self._slabs:
-            assert self._cut  # worked out here, so that it is the same everywhere
         twin = copy.copy(self)
         twin._source = self._source.for_workers()
         return twin
@@ -174,11 +171,6 @@ class StoredStream(NumberedStream):
         turned.first, turned.dropped = first, batch.dropped
         return turned
 
-    @cached_property
-    def _order(self) -> NDArray[np.int64]:
-        count = len(self._edges) - 1
-        return np.arange(count) if self.shuffle is None else generator(self.shuffle, "shuffle").permutation(count)
-
     def _range(self, number: int) -> tuple[int, int]:
         """The samples of batch ``number`` as they are stored."""
         place = self._order[number]
@@ -209,11 +201,6 @@ class StoredStream(NumberedStream):
         """Ones where there are entries in that range, and zeros where they are missing."""
         there: NDArray[Any] = np.isfinite(self._slab(index, part, clean=False)).astype(np.float64)
         return there
-
-    @cached_property
-    def _cut(self) -> tuple[int, list[slice]]:
-        chunks = self._source.chunks
-        return cut(self.dims, None if chunks is None else chunks[1:], SLAB_ENTRIES)
 
     def _permutation(self, start: int, count: int) -> NDArray[np.int64]:
         """An order of the samples of the batch at ``start``, that does not depend on what was read before."""
