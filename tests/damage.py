@@ -1,25 +1,28 @@
 """Files of every format that tpca reads, damaged at random, and what happens when they are read.
 
-``python tests/damage.py SEED COUNT KIND...`` does it in a process of its own, which a C library may crash or hang.
+A damaged file is read as its own library reads it, or refused in one line.
 """
 
 import contextlib
 import copy
-import faulthandler
 import io
 import json
+import os
+import shutil
 import signal
-import sys
-import tempfile
 import traceback
-import warnings
-from pathlib import Path
 
+import h5py
 import numpy as np
+import scipy.io
+import zarr
 
 from damage_kinds import KINDS, refused
+from tpca import TpcaError, open_stream
 
 SECONDS = 60  # a guard against hangs, a thousand times what a file takes
+ODDLY = 0.1  # share of files that are replaced by something else
+MAX_BATCHES = 50  # batches that are compared
 ODD = (None, True, -1, 0, 1, 0.5, 3, 2**31, 10**18, 10**30, 1e300)
 ODD += ("", "x", "\x1b[2J\n", [], [[]], [0], [None], {}, {"a": 1})
 JSON_SUFFIXES = (".json", ".jsonl", ".zarray", ".zattrs", ".zgroup")
@@ -119,54 +122,111 @@ def no_longer_than(seconds):
         signal.signal(signal.SIGALRM, before)
 
 
-def survey(kind, seed, count, say=len):
-    """Damage ``count`` files, one at a time; what was neither read nor refused in one line."""
-    make, read = KINDS[kind]
-    problems = []
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        make(folder)
-        with contextlib.redirect_stdout(io.StringIO()):
-            read(folder)  # whole, it can be read
-        victims = sorted(
-            p for p in folder.rglob("*") if p.is_file() and not (kind.startswith("result") and p.suffix == ".npy")
-        )
-        for number in range(count):
-            rng = np.random.default_rng([seed, number])
-            some = [p for p in victims if p.name.endswith(JSON_SUFFIXES) is (number % 2 == 0)] or victims
-            path = some[int(rng.integers(len(some)))]
-            good = path.read_bytes()
-            path.write_bytes(damage(good, path.name, rng))
-            say(f"{kind} {number}\n")
-            problem = outcome(read, folder)
-            if problem is not None:
-                problems.append([f"{kind} {seed} {number} {path.name}", *problem])
-            path.write_bytes(good)
-    return problems
-
-
-def outcome(read, folder):
-    """``None`` if reading ends well, or in one line."""
+def read_damaged(kind, folder, rng, oddly=ODDLY):
+    """Damage a copy of one of the files in ``folder/good``, and read them all; the outcome, and what to say of it."""
+    place = folder / "tried"
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(folder / "good", place)
+    files = sorted(
+        p for p in place.rglob("*") if p.is_file() and not (kind.startswith("result") and p.suffix == ".npy")
+    )
+    texts = [p for p in files if p.name.endswith(JSON_SUFFIXES)]
+    some = texts if texts and rng.random() < 0.5 else files
+    victim = some[int(rng.integers(len(some)))]
+    if rng.random() < oddly:
+        replace(victim, rng)
+    else:
+        victim.write_bytes(damage(victim.read_bytes(), victim.name, rng))
+    said = []
     try:
-        with no_longer_than(SECONDS), contextlib.redirect_stdout(io.StringIO()), refused():
-            read(folder)
-    except (Exception, Hang) as error:
-        return f"{type(error).__name__}: {error}"[:300], "".join(traceback.format_exception(error)[-4:])[-900:]
-    return None
+        with no_longer_than(SECONDS), contextlib.redirect_stdout(io.StringIO()):
+            with refused(said):
+                KINDS[kind][1](place)
+            return "error" if said else "right" if compared(kind, place) else "read", ""
+    except Hang:
+        return "hang", victim.name
+    except DifferentError as error:
+        return "wrong", f"{victim.name}: {error}"
+    except Exception as error:
+        return "traceback", f"{victim.name}: {error!r} {''.join(traceback.format_exception(error)[-4:])[-900:]}"
 
 
-def main(seed, count, *kinds):
-    """Print the problems; on standard error stands which file comes next, in case that is the last."""
-    faulthandler.enable()
-    warnings.simplefilter("error")
-    problems = []
-    for kind in kinds:
-        faulthandler.dump_traceback_later(10 * SECONDS, exit=True)
-        problems += survey(
-            kind, int(seed), int(count), lambda number, kind=kind: sys.stderr.write(f"{kind} {number}\n")
-        )
-    sys.stdout.write(json.dumps(problems))
+def replace(path, rng):
+    """Something else in the place of a file."""
+    good = path.read_bytes()
+    path.unlink()
+    match rng.integers(7):
+        case 0:
+            pass
+        case 1:
+            path.touch()
+        case 2:
+            path.mkdir()
+        case 3:
+            path.symlink_to("/dev/zero")
+        case 4:
+            os.mkfifo(path)
+        case 5:
+            path.symlink_to(path)  # in a circle
+        case 6:
+            path.write_bytes(good)
+            os.truncate(path, 2**36)  # zeros that take no room on the disk
 
 
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+# What the library of a format reads.
+
+
+class DifferentError(Exception):
+    """Other samples than those that the library of the format reads."""
+
+
+def _hdf5(folder):
+    with h5py.File(folder / "d.h5") as file:
+        return file["samples"][:]
+
+
+def _zarr(folder, inner="."):
+    return zarr.open_array(folder / "d.zarr" / inner, mode="r")[:]
+
+
+PLAIN = {
+    "npy": ("d.npy", lambda folder: np.load(folder / "d.npy")),
+    "folder": ("d", lambda folder: np.concatenate([np.load(path) for path in sorted((folder / "d").iterdir())])),
+    "zarr": ("d.zarr", _zarr),
+    "zarr2": ("d.zarr", _zarr),
+    "zarr-blosc": ("d.zarr", _zarr),
+    "zarr-group": ("d.zarr::/a", lambda folder: _zarr(folder, "a")),
+    "zarr2-group": ("d.zarr::/a", lambda folder: _zarr(folder, "a")),
+    "hdf5": ("d.h5::/samples", _hdf5),
+    "hdf5-plain": ("d.h5::/samples", _hdf5),
+    "npz": ("d.npz", lambda folder: np.load(folder / "d.npz")["data"]),
+    "mat": ("d.mat", lambda folder: scipy.io.loadmat(folder / "d.mat")["x"]),
+}
+
+
+def compared(kind, folder):
+    """Whether there was something to compare with; what differs is an error."""
+    if kind not in PLAIN:
+        return False
+    path, plain = PLAIN[kind]
+    try:
+        stream = open_stream(f"{folder}/{path}", items="batches")
+        found, ended = [], False
+        for batch in stream.batches():
+            found.append(np.asarray(batch.samples, dtype=float))
+            if len(found) == MAX_BATCHES:
+                break
+        else:
+            ended = True
+    except TpcaError:  # one of several arrays, in a store of which others can be read
+        return False
+    try:
+        whole = np.asarray(plain(folder), dtype=float)
+    except Exception as error:
+        raise DifferentError(f"read here, and elsewhere {error!r}") from error
+    mine = np.concatenate(found)
+    if len(mine) > len(whole) or (ended and len(mine) < len(whole)):
+        raise DifferentError(f"{len(mine)} samples instead of {len(whole)}")
+    if not np.array_equal(mine.ravel(), whole[: len(mine)].ravel()):
+        raise DifferentError("other samples")
+    return True

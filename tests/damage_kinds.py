@@ -6,11 +6,20 @@ import json
 import warnings
 from pathlib import Path
 
+import h5py
 import numpy as np
+import pandas as pd
+import scipy.io
+import zarr
 
-from tpca import SpikedTensor, TpcaError
+from research.reproduce import STUDIES
+from research.studies.store import Store
+from tpca import SpikedTensor, TensorCCA, TensorPCA, TpcaError, load, open_stream, open_views
 from tpca.checkpoint import Checkpoints
-from tpca.labels import Axis, Labels
+from tpca.cli import app
+from tpca.data.write import read_truth, write_samples
+from tpca.labels import Axis, Labels, read_labels
+from tpca.report.page import render
 
 STORE = Path(__file__).parent.parent / "docs" / "reproduction"
 DIMS = (5, 4, 3)
@@ -42,8 +51,6 @@ def make_views(folder):
 
 
 def make_zarr(folder, version=3):
-    import zarr
-
     whole = (SAMPLES, *DIMS)
     array = zarr.open_array(
         folder / "d.zarr", mode="w", shape=whole, chunks=(8, *DIMS), dtype="f8", zarr_format=version
@@ -52,41 +59,30 @@ def make_zarr(folder, version=3):
 
 
 def make_zarr_blosc(folder):
-    import zarr
-    from zarr.codecs import BloscCodec
-
-    shards = {"shards": (16, *DIMS), "compressors": BloscCodec()}
+    shards = {"shards": (16, *DIMS), "compressors": zarr.codecs.BloscCodec()}
     array = zarr.create_array(folder / "d.zarr", shape=(SAMPLES, *DIMS), chunks=(4, *DIMS), dtype="f8", **shards)
     array[:] = samples()[1]
 
 
 def make_zarr_group(folder, version=3):
-    import zarr
-
     group = zarr.open_group(folder / "d.zarr", mode="w", zarr_format=version)
     for name, part in zip(("a", "b/c"), np.split(samples()[1], 2), strict=True):
         group.create_array(name, shape=part.shape, chunks=(8, *DIMS), dtype="f8")[:] = part
 
 
 def make_hdf5(folder):
-    import h5py
-
     with h5py.File(folder / "d.h5", "w") as file:
         file.create_dataset("samples", data=samples()[1], chunks=(8, *DIMS), compression="gzip")
         file.create_group("other").create_dataset("rows", data=np.arange(12.0).reshape(4, 3))
 
 
 def make_hdf5_plain(folder):
-    import h5py
-
     with h5py.File(folder / "d.h5", "w", libver="latest") as file:
         file["samples"] = samples()[1]
         file["samples"].attrs["unit"] = "V"
 
 
 def make_netcdf(folder):
-    import h5py
-
     with h5py.File(folder / "d.h5", "w") as file:
         file.create_dataset("samples", data=samples()[1], chunks=(8, *DIMS))
         for axis, (name, length) in enumerate(zip("abcd", (SAMPLES, *DIMS), strict=True)):
@@ -98,8 +94,6 @@ def make_netcdf(folder):
 
 
 def make_zarr_named(folder):
-    import zarr
-
     group = zarr.open_group(folder / "d.zarr", mode="w")
     named = {"dimension_names": ("n", "x", "y", "z"), "attributes": {"_FillValue": 0.5}}
     group.create_array("eeg", shape=(SAMPLES, *DIMS), chunks=(8, *DIMS), dtype="f8", **named)[:] = samples()[1]
@@ -112,15 +106,11 @@ def make_npz(folder):
 
 
 def make_mat(folder):
-    import scipy.io
-
     scipy.io.savemat(folder / "d.mat", {"x": samples()[1]}, do_compression=True)
 
 
 def table_of(data):
     """A long table of samples of order three: a row for every entry."""
-    import pandas as pd
-
     names = pd.MultiIndex.from_product(map(range, data.shape), names=["n", "x", "y", "z"])
     return pd.DataFrame({"v": data.ravel()}, names).reset_index()
 
@@ -140,24 +130,18 @@ def read_npz(folder):
 
 
 def read_table(path):
-    from tpca import open_stream
-
     stream = open_stream(path, sample="n", modes=["x", "y", "z"], value="v", missing="zero")
     for batch in itertools.islice(stream.batches(), 3):
         batch.content()
 
 
 def make_truth(folder):
-    from tpca.data.write import write_samples
-
     truth = samples()[0]
     write_samples(folder / "d.npy", truth.stream(random_state=1), 3, truth)
     (folder / "d.npy").unlink()
 
 
 def make_result(folder, solver="race"):
-    from tpca import TensorPCA
-
     np.save(folder / "d.npy", samples()[1])
     named = Labels((Axis("x", np.arange(5.0)), Axis("y", np.arange(4).astype("datetime64[D]")), Axis()), "trial")
     result = TensorPCA(solver=solver, random_state=0).fit(samples()[1]).result_
@@ -166,8 +150,6 @@ def make_result(folder, solver="race"):
 
 
 def make_result_of_views(folder):
-    from tpca import TensorCCA
-
     shared = np.random.default_rng(4).standard_normal((400, 1))
     paths = []
     for i, width in enumerate((4, 3)):
@@ -201,26 +183,24 @@ def make_checkpoint(folder):
 
 
 @contextlib.contextmanager
-def refused():
-    """Errors of ours, each of them one line that can be printed."""
+def refused(said=None):
+    """Errors of ours, each of them one line that can be printed; they are added to what was ``said``."""
     try:
         yield
     except TpcaError as error:
+        if said is not None:
+            said.append(str(error))
         if not str(error).isprintable() or len(str(error)) > 1000:
             raise AssertionError(f"not one line: {error!r}") from error
 
 
 def command(*arguments):
     """The command, in this process; what it raises comes through."""
-    from tpca.cli import app
-
     with contextlib.suppress(SystemExit):
         app(list(arguments), standalone_mode=False)
 
 
 def read_stream(place, inner=""):
-    from tpca.data import open_stream
-
     stream = open_stream(f"{place}{inner}", items="batches")
     command("info", f"{place}{inner}", "--items", "batches")
     assert stream.identity
@@ -231,8 +211,6 @@ def read_stream(place, inner=""):
 
 
 def read_views(folder):
-    from tpca.data.rows import open_views
-
     stream = open_views([str(folder / "a.npy"), str(folder / "b.npy")])
     assert stream.identity
     for _ in itertools.islice(stream.batches(), 50):
@@ -251,42 +229,24 @@ def read_hdf5(folder):
             read_stream(folder / "d.h5", inner)
 
 
-def read_truth(folder):
-    from tpca.data.write import read_truth
-
-    read_truth(folder / "d.npy.truth.npz")
-
-
 def read_result(folder):
     data = sorted(map(str, folder.glob("*.npy")))
     for use in (
         lambda: command("info", str(folder / "r")),
         lambda: command("info", str(folder / "r"), "--json"),
         lambda: command("score", *data, str(folder / "r")),
-        lambda: read_report(folder / "r"),
+        lambda: render(load(folder / "r")),
     ):
         with refused():
             use()
 
 
-def read_report(folder):
-    from tpca import load
-    from tpca.report.page import render
-
-    render(load(folder))
-
-
-def read_labels(folder):
-    from tpca.labels import read_labels
-
+def read_names(folder):
     labels = read_labels(folder / "l.json", DIMS)
     assert [labels.entry(mode, 0) for mode in range(3)]
 
 
 def read_store(folder):
-    from research.reproduce import STUDIES
-    from research.studies.store import Store
-
     store = Store(folder / "s")
     store.pending(STUDIES["race"], STUDIES["race"].grid("quick"))
     store.findings(list(STUDIES.values()))
@@ -315,11 +275,11 @@ KINDS = {
     "mat": (make_mat, lambda folder: read_stream(folder / "d.mat")),
     "csv": (make_csv, lambda folder: read_table(folder / "d.csv")),
     "parquet": (make_parquet, lambda folder: read_table(folder / "d.parquet")),
-    "truth": (make_truth, read_truth),
+    "truth": (make_truth, lambda folder: read_truth(folder / "d.npy.truth.npz")),
     "result": (make_result, read_result),
     "result-mean": (lambda folder: make_result(folder, "least_squares"), read_result),
     "result-views": (make_result_of_views, read_result),
-    "labels": (make_labels, read_labels),
+    "labels": (make_labels, read_names),
     "store": (make_store, read_store),
     "checkpoint": (make_checkpoint, read_checkpoint),
 }

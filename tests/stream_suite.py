@@ -6,7 +6,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import dask.array
+import h5py
 import numpy as np
+import xarray
+import zarr
+from xarray.backends import BackendArray
+from xarray.core import indexing
 
 from tpca import SpikedTensor, open_stream
 
@@ -53,8 +59,6 @@ def folder(data, work, size=5):
 
 
 def zarr_array(data, work, place=None, chunks=None, **options):
-    import zarr
-
     place = str(work.fresh(".zarr")) if place is None else place
     chunks = chunks or (5, *[max(1, d // 2) for d in data.shape[1:]])
     every = {"write_empty_chunks": True}  # also one that happens to hold nothing but zeros
@@ -70,15 +74,7 @@ def zarr_in_group(data, work):
     return f"{place}::/other/one"
 
 
-def zarr_object(data, work):
-    import zarr
-
-    return zarr.open(zarr_array(data, work), mode="r")
-
-
 def hdf5(data, work, inner="", **options):
-    import h5py
-
     path = work.fresh(".h5")
     with h5py.File(path, "w") as file:
         file.create_dataset("group/x", data=data, **options)
@@ -92,28 +88,12 @@ def hdf5_chunked(data, work):
 
 
 def hdf5_object(data, work):
-    import h5py
-
     file = work.stack.enter_context(h5py.File(hdf5(data, work), "r"))
     return file["group/x"]
 
 
 def dask_array(data, work):
-    import dask.array
-
     return dask.array.from_array(data, chunks=(4, *data.shape[1:]))
-
-
-def file_url(data, work):
-    return Path(zarr_array(data, work)).as_uri()
-
-
-def memory_url(data, work):
-    return zarr_array(data, work, f"memory://{uuid.uuid4().hex}/x.zarr")
-
-
-def strided(data, work):
-    return np.repeat(data, 2, axis=-1)[..., ::2]
 
 
 def npz(data, work):
@@ -127,8 +107,6 @@ def names(data):
 
 
 def labelled(data, work):
-    import xarray
-
     return xarray.DataArray(data, dims=names(data))
 
 
@@ -138,9 +116,6 @@ def turned(data, work):
 
 def lazy(data, work):
     """A DataArray that reads when it is asked, as those that xarray opens from files."""
-    import xarray
-    from xarray.backends import BackendArray
-    from xarray.core import indexing
 
     class Stored(BackendArray):
         shape, dtype = data.shape, data.dtype
@@ -176,7 +151,7 @@ class Member:
 SINGLE, BATCHES = {"items": "samples"}, {"items": "batches"}
 MEMBERS = [
     Member("array", "array", lambda data, work: data),
-    Member("strided array", "array", strided),
+    Member("strided array", "array", lambda data, work: np.repeat(data, 2, axis=-1)[..., ::2]),
     Member("tensor", "array", lambda data, work: Tensor(data)),
     Member("npy", "npy", npy),
     Member("npy path as text", "npy", lambda data, work: str(npy(data, work))),
@@ -186,9 +161,14 @@ MEMBERS = [
     Member("zarr 2", "zarr", lambda data, work: zarr_array(data, work, zarr_format=2), native=False),
     Member("zarr 3", "zarr", lambda data, work: zarr_array(data, work, zarr_format=3), native=False),
     Member("zarr in a group", "zarr", zarr_in_group, native=False),
-    Member("zarr object", "zarr", zarr_object, native=False),
-    Member("zarr at a file URL", "zarr", file_url, native=False),
-    Member("zarr at a memory URL", "zarr", memory_url, native=False),
+    Member("zarr object", "zarr", lambda data, work: zarr.open(zarr_array(data, work), mode="r"), native=False),
+    Member("zarr at a file URL", "zarr", lambda data, work: Path(zarr_array(data, work)).as_uri(), native=False),
+    Member(
+        "zarr at a memory URL",
+        "zarr",
+        lambda data, work: zarr_array(data, work, f"memory://{uuid.uuid4().hex}/x"),
+        native=False,
+    ),
     Member("hdf5", "hdf5", hdf5),
     Member("hdf5 chunked", "hdf5", hdf5_chunked),
     Member("hdf5 object", "hdf5", hdf5_object),

@@ -1,18 +1,19 @@
 """Damaged files: whatever is wrong with them, reading ends well, or in one line of ours."""
 
 import asyncio
+import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import command
-import damage
 import damage_kinds as kinds
+from damage import read_damaged
 from tpca import SpikedTensor, TpcaError
 from tpca.cli import main
 from tpca.data import open_stream
@@ -20,9 +21,8 @@ from tpca.data.write import read_truth
 from tpca.errors import StreamError, StudyError, reading
 from tpca.result import load
 
-# Libraries in C can crash or hang beyond all catching: these are read in a process of their own.
+# Libraries in C can crash or hang beyond all catching: these are read by `make attack` only, in processes of their own.
 IN_C = [kind for kind in kinds.KINDS if kind.startswith(("zarr", "hdf5", "parquet", "csv", "mat"))]
-# Some files of every format; `make attack` reads many.
 COUNTS = {kind: 100 for kind in kinds.KINDS if kind not in IN_C}
 COUNTS |= {"result": 12, "result-mean": 12, "result-views": 12}  # all commands read each
 
@@ -32,22 +32,15 @@ def run(*words, cwd):
     return subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=600)
 
 
-def surveyed(seed, count, some):
-    """The problems with some kinds, found by another process."""
-    words = [sys.executable, str(Path(damage.__file__)), str(seed), str(count), *some]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=3600)
-    assert done.returncode == 0, (done.returncode, done.stderr[-3000:])  # the last file that it names is the one
-    return json.loads(done.stdout)
-
-
 @pytest.mark.parametrize("kind", COUNTS)
-def test_damaged_files_are_read_or_refused(kind):
-    assert damage.survey(kind, 0, COUNTS[kind]) == []
-
-
-@pytest.mark.slow
-def test_damaged_stores_are_read_or_refused():
-    assert surveyed(0, 6, IN_C) == []
+def test_damaged_files_are_read_or_refused(kind, tmp_path):
+    (tmp_path / "good").mkdir()
+    kinds.KINDS[kind][0](tmp_path / "good")
+    with contextlib.redirect_stdout(io.StringIO()):
+        kinds.KINDS[kind][1](tmp_path / "good")  # whole, it can be read
+    for number in range(COUNTS[kind]):
+        outcome, why = read_damaged(kind, tmp_path, np.random.default_rng([0, number]), oddly=0.0)
+        assert outcome in ("right", "read", "error"), (number, outcome, why)
 
 
 COMMANDS = {

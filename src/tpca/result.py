@@ -22,7 +22,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from tpca.data import Stream
-from tpca.data.iterables import preprocessed
+from tpca.data.iterables import Preprocessed
 from tpca.data.numpy_files import npz_bytes, read_npz
 from tpca.data.rows import open_rows, open_views
 from tpca.data.stores import package
@@ -547,8 +547,8 @@ def _checked(record: Record, arrays: dict[str, Any]) -> Result:
 def preprocessed_data(data: Any, function: Callable[[Any], Any]) -> Any:
     """A stream or engine of samples that a function changes, batch by batch."""
     if isinstance(data, DaskEngine):
-        return DaskEngine(data.cluster.client, preprocessed(data.stream, function))
-    return preprocessed(data.stream if isinstance(data, StreamEngine) else data, function)
+        return DaskEngine(data.cluster.client, Preprocessed(data.stream, function))
+    return Preprocessed(data.stream if isinstance(data, StreamEngine) else data, function)
 
 
 def _number(kind: Any, value: Any) -> Any:

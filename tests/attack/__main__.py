@@ -18,14 +18,11 @@ import numpy as np
 
 import tpca
 from attack.cases import Undisturbed, warm_up, write_data
-from attack.changed import Changed
-from attack.checkpoints import Checkpoints
 from attack.clusters import Clusters, Replaced
 from attack.disks import Disks
 from attack.forks import Fork, import_all
-from attack.hostile import Hostile
-from attack.killed import Killed
-from attack.mutated import Mutated
+from attack.killed import Changed, Checkpoints, Killed
+from attack.mutated import Hostile, Mutated
 from attack.readers import Readers
 
 PARTS = {"kills": Killed, "files": Mutated, "checkpoints": Checkpoints, "disks": Disks, "clusters": Clusters}

@@ -1,9 +1,14 @@
-"""Damaged files of every format: they are read as their own library reads them, or refused in one line."""
+"""Damaged files of every format, and hostile Zarr stores, whose chunks unpack to far more than they declare.
+
+They are read as their own library reads them, or refused in one line.
+"""
 
 import contextlib
 import io
+import json
 import os
-import shutil
+import pickle
+import struct
 import tempfile
 import warnings
 from functools import partial
@@ -11,19 +16,15 @@ from pathlib import Path
 
 import numpy as np
 
-import damage
-from attack.cases import Part
-from attack.forks import SECONDS, Fork
-from damage_kinds import KINDS, refused
-from tpca import TpcaError
+from attack.cases import Part, emptied
+from attack.forks import SECONDS, Fork, tpca
+from damage import read_damaged
+from damage_kinds import KINDS
 from tpca.checkpoint import CheckpointWarning
-from tpca.data import open_stream
 from tpca.errors import StreamWarning
 
 SOME = [kind for kind in KINDS if kind != "checkpoint"]
 BATCH = 40  # files that one fork reads
-ODDLY = 0.1  # share of files that are replaced by something else
-MAX_BATCHES = 50  # batches that are compared
 
 
 class Mutated(Part):
@@ -33,11 +34,11 @@ class Mutated(Part):
         kind = SOME[number % len(SOME)]
         with tempfile.TemporaryDirectory(dir=self.folder) as name:
             folder = Path(name)
+            (folder / "good").mkdir()
             with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
                 warnings.simplefilter("ignore")
-                made = Fork(lambda: KINDS[kind][0](folder)).end()
+                made = Fork(lambda: KINDS[kind][0](folder / "good")).end()
             assert made.code == 0, made
-            shutil.copytree(folder, folder / "good")
             seeds = rng.integers(2**32, size=BATCH)
             return kind, _read_all(kind, folder, [int(seed) for seed in seeds]), {"files": BATCH}
 
@@ -62,141 +63,81 @@ def _read_some(kind, folder, seeds, told):
         warnings.simplefilter("ignore", category)
     with told.open("a") as lines:
         for seed in seeds:
-            outcome, why = _read_one(kind, folder, np.random.default_rng(seed))
+            outcome, why = read_damaged(kind, folder, np.random.default_rng(seed))
             lines.write(f"{outcome} {f'seed {seed}: {why!r}' if why else ''}\n")
             lines.flush()
 
 
-def _read_one(kind, folder, rng):
-    """Damage one file among those of a kind, and read them all; the outcome, and what to say of a bad one."""
-    place = folder / "tried"
-    shutil.rmtree(place, ignore_errors=True)
-    shutil.copytree(folder / "good", place)
-    files = sorted(
-        p for p in place.rglob("*") if p.is_file() and not (kind.startswith("result") and p.suffix == ".npy")
-    )
-    texts = [p for p in files if p.name.endswith(damage.JSON_SUFFIXES)]
-    victim = (
-        files[int(rng.integers(len(files)))]
-        if rng.random() < 0.5 or not texts
-        else texts[int(rng.integers(len(texts)))]
-    )
-    if rng.random() < ODDLY:
-        replace(victim, rng)
-    else:
-        victim.write_bytes(damage.damage(victim.read_bytes(), victim.name, rng))
-    said = []
-    try:
-        with damage.no_longer_than(int(SECONDS)), contextlib.redirect_stdout(io.StringIO()):
-            with refused():
-                try:
-                    KINDS[kind][1](place)
-                except TpcaError as error:
-                    said.append(str(error))
-                    raise
-            if said:
-                return "error", ""
-            return ("right" if compared(kind, place) else "read"), ""
-    except damage.Hang:
-        return "hang", victim.name
-    except DifferentError as error:
-        return "wrong", f"{victim.name}: {error}"
-    except Exception as error:
-        import traceback
-
-        return "traceback", f"{victim.name}: {error!r} {''.join(traceback.format_exception(error)[-4:])[-900:]}"
+SHAPE, CHUNK = (40, 6, 5, 4), (20, 6, 5, 4)
+BOMB = 2**27  # bytes of zeros, in chunks of 19 kB; more than twice what a fit takes beside
+NAMES = ("bz2", "zlib", "gzip", "lzma", "zstd", "lz4", "blosc")
+PLACES = ("compressor 2", "filter 2", "twice 2", "format 3", "shard")
+OTHERS = ("pickle", "json2", "msgpack2", "packbits", "astype")
 
 
-def replace(path, rng):
-    """Something else in the place of a file."""
-    good = path.read_bytes()
-    path.unlink()
-    match rng.integers(7):
-        case 0:
-            pass
-        case 1:
-            path.touch()
-        case 2:
-            path.mkdir()
-        case 3:
-            path.symlink_to("/dev/zero")
-        case 4:
-            os.mkfifo(path)
-        case 5:
-            path.symlink_to(path)  # in a circle
-        case 6:
-            path.write_bytes(good)
-            os.truncate(path, 2**36)  # zeros that take no room on the disk
+class Hostile(Part):
+    """A trial is one store: a codec, where it stands, and how much it unpacks to."""
+
+    def __init__(self, undisturbed):
+        super().__init__(undisturbed)
+        self._bombs = {}
+
+    def trial(self, number, rng):
+        path, out, mark = self.folder / "hostile.zarr", self.folder / "hostile out", self.folder / "run by a chunk"
+        with emptied(path, out, mark):
+            if number % 6 == 5:
+                name, place = str(rng.choice(OTHERS)), "filter 2"
+                chunk = pickle.dumps(_Evil(str(mark)))
+                write(path, {"id": name}, place, chunk)
+            else:
+                name, place = NAMES[number % len(NAMES)], str(rng.choice(PLACES))
+                write(path, {"id": name}, place, self._bomb(name))
+            ended = tpca("fit", path, "--out", out, "--quiet", folder=self.folder)
+            unpacked = ended.peak > BOMB // 2
+            outcome = "wrong" if ended.outcome == "done" or mark.exists() or unpacked else ended.outcome
+        return f"{name}, {place}", [(outcome, f"{ended.peak:,} bytes: {ended.output}")], {"hostile stores": 1}
+
+    def _bomb(self, name):
+        """Zeros, packed once for all trials."""
+        import numcodecs
+
+        if name not in self._bombs:
+            zeros = np.zeros(BOMB, np.uint8)
+            self._bombs[name] = bytes(numcodecs.get_codec({"id": name}).encode(zeros))
+        return self._bombs[name]
 
 
-# What the library of a format reads.
+class _Evil:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
 
 
-class DifferentError(Exception):
-    """Other samples than those that the library of the format reads."""
-
-
-def _hdf5(folder):
-    import h5py
-
-    with h5py.File(folder / "d.h5") as file:
-        return file["samples"][:]
-
-
-def _zarr(folder, inner="."):
-    import zarr
-
-    return zarr.open_array(folder / "d.zarr" / inner, mode="r")[:]
-
-
-def _mat(folder):
-    import scipy.io
-
-    return scipy.io.loadmat(folder / "d.mat")["x"]
-
-
-def _folder(folder):
-    return np.concatenate([np.load(path) for path in sorted((folder / "d").iterdir())])
-
-
-PLAIN = {
-    "npy": ("d.npy", lambda folder: np.load(folder / "d.npy")),
-    "folder": ("d", _folder),
-    "zarr": ("d.zarr", _zarr),
-    "zarr2": ("d.zarr", _zarr),
-    "zarr-blosc": ("d.zarr", _zarr),
-    "zarr-group": ("d.zarr::/a", lambda folder: _zarr(folder, "a")),
-    "zarr2-group": ("d.zarr::/a", lambda folder: _zarr(folder, "a")),
-    "hdf5": ("d.h5::/samples", _hdf5),
-    "hdf5-plain": ("d.h5::/samples", _hdf5),
-    "npz": ("d.npz", lambda folder: np.load(folder / "d.npz")["data"]),
-    "mat": ("d.mat", _mat),
-}
-
-
-def compared(kind, folder):
-    """Whether there was something to compare with; what differs is an error."""
-    if kind not in PLAIN:
-        return False
-    path, plain = PLAIN[kind]
-    try:
-        stream = open_stream(f"{folder}/{path}", items="batches")
-        found, ended = [], False
-        for batch in stream.batches():
-            found.append(np.asarray(batch.samples, dtype=float))
-            if len(found) == MAX_BATCHES:
-                break
-        else:
-            ended = True
-    except TpcaError:  # one of several arrays, in a store of which others can be read
-        return False
-    try:
-        whole = np.asarray(plain(folder), dtype=float)
-    except Exception as error:
-        raise DifferentError(f"read here, and elsewhere {error!r}") from error
-    mine = np.concatenate(found)
-    if len(mine) > len(whole) or (ended and len(mine) < len(whole)):
-        raise DifferentError(f"{len(mine)} samples instead of {len(whole)}")
-    if not np.array_equal(mine.ravel(), whole[: len(mine)].ravel()):
-        raise DifferentError("other samples")
-    return True
+def write(path, codec, place, chunk):
+    """A store whose metadata say one thing, and whose first chunk holds another."""
+    path.mkdir()
+    if place.endswith("2"):
+        filters = {"filter 2": [codec], "twice 2": [codec]}.get(place)
+        compressor = {"compressor 2": codec, "twice 2": {"id": "zlib", "level": 1}}.get(place)
+        about = {"zarr_format": 2, "shape": SHAPE, "chunks": CHUNK, "dtype": "<f8", "fill_value": 0, "order": "C"}
+        (path / ".zarray").write_text(json.dumps({**about, "filters": filters, "compressor": compressor}))
+        for number in range(2):
+            (path / f"{number}.0.0.0").write_bytes(chunk)
+        return
+    new = codec["id"] if codec["id"] in ("gzip", "zstd", "blosc") else f"numcodecs.{codec['id']}"
+    options = {"gzip": {"level": 1}, "zstd": {"level": 1, "checksum": False}}
+    options["blosc"] = {"cname": "lz4", "clevel": 5, "shuffle": "noshuffle", "typesize": 8, "blocksize": 0}
+    plain = {"name": "bytes", "configuration": {"endian": "little"}}
+    codecs = [plain, {"name": new, "configuration": options.get(new, {})}]
+    if place == "shard":
+        inside = {"chunk_shape": CHUNK, "codecs": codecs, "index_codecs": [plain]}
+        codecs = [{"name": "sharding_indexed", "configuration": inside}]
+        chunk += struct.pack("<QQ", 0, len(chunk))
+    about = {"zarr_format": 3, "node_type": "array", "shape": SHAPE, "data_type": "float64", "fill_value": 0}
+    about["chunk_grid"] = {"name": "regular", "configuration": {"chunk_shape": CHUNK}}
+    about["chunk_key_encoding"] = {"name": "default", "configuration": {"separator": "."}}
+    (path / "zarr.json").write_text(json.dumps({**about, "codecs": codecs, "attributes": {}}))
+    for number in range(2):
+        (path / f"c.{number}.0.0.0").write_bytes(chunk)

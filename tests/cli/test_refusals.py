@@ -63,7 +63,7 @@ BAD = {
     "none.npy": "no samples",
     "nan.npy": "sample 7",
     "mixed": "b.npy",
-    "text.csv": "--sample, --modes, --value",
+    "text.csv": "cannot read 'text.csv' as a table",
     "wrong.h5": "HDF5",
 }
 

@@ -1,12 +1,10 @@
 """Names and coordinates of axes: what every format says of them arrives with the samples, wherever these lie."""
 
 import pickle
-import sys
 import tracemalloc
 
 import h5py
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.io
 import xarray
@@ -254,12 +252,6 @@ def test_files_that_hold_something_else(tmp_path):
         with pytest.raises(TpcaError, match=says):
             open_stream(str(tmp_path / name))
     assert open_stream(f"{tmp_path / 'two.npz'}::b").dims == (4, 5)
-
-
-def test_a_missing_package_is_an_error_that_names_the_extra(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(TpcaError, match=r"reading tables needs the pyarrow package; install tpca\[tables\]"):
-        open_stream(pd.DataFrame({"s": [0], "a": [0], "b": [0], "v": [1.0]}), sample="s", modes=["a", "b"], value="v")
 
 
 def test_two_modes_of_one_name_are_told_apart():

@@ -3,9 +3,6 @@
 import itertools
 import math
 import os
-import signal
-import subprocess
-import sys
 
 import h5py
 import numpy as np
@@ -92,34 +89,7 @@ def resumed(source, folder, solver=RaceSolver):
 # ---------------------------------------------------------------------------------------------------------------------
 # The command.
 
-KILLED = """
-import os, signal, sys
-import tpca.data.stored
-from tpca.checkpoint import Checkpoints
-from tpca.cli import main
-save, read = Checkpoints.save, int(sys.argv.pop(1))
-def save_and_die(self, state):
-    save(self, state)
-    position = state["engine"]
-    if position["offset"] > 1 and position["first"] + position["offset"] >= read:
-        os.kill(os.getpid(), signal.SIGKILL)
-Checkpoints.save = save_and_die
-tpca.data.stored.BATCH_ENTRIES = int(sys.argv.pop(1))
-sys.argv[0] = "tpca"
-main()
-"""
 FIT = ["fit", "d.npy", "--solver", "race", "--checkpoint-every", "0", "--quiet"]
-
-
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory):
-    """A folder with data, and with what a fit has left that was killed inside a batch, ``READ`` samples read."""
-    folder = tmp_path_factory.mktemp("killed")
-    np.save(folder / "d.npy", samples_of())
-    command = [sys.executable, "-c", KILLED, str(READ), str(SHORT), *FIT, "--out", "r"]
-    done = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    return folder
 
 
 def left_in(folder):
@@ -133,13 +103,18 @@ def tpca_here(*arguments):
     return done.returncode, done.stderr
 
 
-def test_a_killed_fit_is_resumed_on_the_same_data_only(killed, monkeypatch, short_batches):
-    monkeypatch.chdir(killed)
-    good = np.load("d.npy")
+def test_a_stopped_fit_is_resumed_on_the_same_data_only(tmp_path, monkeypatch, stop_after, short_batches):
+    monkeypatch.chdir(tmp_path)
+    good = samples_of()
+    np.save("d.npy", good)
+    stop_after(READ)
+    with pytest.raises(StoppedError):
+        tpca_here(*FIT, "--out", "r")
+    stop_after(None)
     position = Checkpoints("r/checkpoint").load()["engine"]
     reached = position["first"] + position["offset"]
     assert 0 < position["first"] < reached < N - 50
-    kept = left_in(killed / "r")
+    kept = left_in(tmp_path / "r")
 
     def resume_with(samples):
         np.save("d.npy", samples)
@@ -161,11 +136,11 @@ def test_a_killed_fit_is_resumed_on_the_same_data_only(killed, monkeypatch, shor
         assert "--restart" in says
         in_place = what == "what was read in the last batch"
         assert ("the data have changed since the checkpoint: samples" if in_place else "made on other data") in says
-        assert left_in(killed / "r") == kept
+        assert left_in(tmp_path / "r") == kept
     assert resume_with(good) == (0, "")
     assert tpca_here(*FIT, "--out", "whole") == (0, "")
     for name in ("result.json", "vectors.npz"):
-        assert (killed / "r" / name).read_bytes() == (killed / "whole" / name).read_bytes()
+        assert (tmp_path / "r" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 def test_a_checkpoint_of_an_older_version_is_refused_in_one_line(tmp_path, stop_after, monkeypatch):

@@ -33,8 +33,19 @@ def parquet(table, folder):
     return folder / "t.parquet"
 
 
+class Frame:
+    """As one of polars or DuckDB: nothing but the protocol of Arrow."""
+
+    def __init__(self, table):
+        self.table = pyarrow.Table.from_pandas(table)
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
 FORMS = {
     "data frame": lambda table, folder: table,
+    "protocol": lambda table, folder: Frame(table),
     "arrow": lambda table, folder: pyarrow.Table.from_pandas(table),
     "categories": lambda table, folder: table.astype({"gene": "category", "trial": "category"}),
     "csv": csv,
@@ -78,6 +89,9 @@ def test_numbers_and_times_are_sorted_and_levels_that_are_given_stay(tmp_path):
     dated = open_stream(frame(X[:, :, ::-1], times=days), **COLUMNS)
     np.testing.assert_array_equal(values(dated), X)
     assert dated.labels.entry(1, 0) == "2020-01-01"
+    given = {**COLUMNS, "modes": {"gene": None, "time": list(days)}}
+    for source in (frame(X, times=days), csv(frame(X, times=days), tmp_path)):
+        np.testing.assert_array_equal(values(open_stream(source, **given)), X)
 
 
 @pytest.mark.parametrize("form", ["data frame", "csv"])
@@ -184,23 +198,37 @@ def test_a_parquet_file_must_have_the_rows_of_a_sample_together(tmp_path):
         open_stream(parquet(apart, tmp_path), **COLUMNS)
 
 
-def test_a_table_without_words_and_a_matrix_say_what_to_do(tmp_path):
-    np.savetxt(tmp_path / "m.csv", X[0], delimiter=",")
-    named = "with columns 'trial', 'gene', 'time', 'count'"
-    call = r".* say which columns are .*tpca.open_stream\({}, sample=..., modes=\[..., ...\], value=...\)"
-    shown = call.format("df") + r", .*df.to_numpy\(\).reshape\(n, d_1, ..., d_k\)\.$"
-    stored = call.format(".*") + r" \(tpca: --sample, --modes, --value\).*numpy.loadtxt.*reshape\(n, d_1.*numpy.save"
-    worded = frame().astype({"gene": str})  # columns of numbers alone are samples, a row each
+def test_a_table_without_words_says_what_to_do(tmp_path):
+    worded = frame().astype({"gene": str})
+    named = r"is a table with columns 'trial', 'gene', 'time', 'count', .* say which columns are .*"
+    named += r"tpca.open_stream\(.*, sample=..., modes=\[..., ...\], value=...\)"
     for source, says in (
-        (worded, f"^a DataFrame is a table {named}{shown}"),
-        (csv(frame(), tmp_path), f"t.csv' is a table {named}{stored}"),
-        (tmp_path / "m.csv", f"m.csv' is a table with columns {stored}"),
+        (worded, named),
+        (csv(worded, tmp_path), f"{named} .tpca: --sample, --modes, --value"),
         (tmp_path / "none.csv", "no such file or folder: '.*none.csv'"),
     ):
         with pytest.raises(TpcaError, match=says):
             open_stream(source)
     with pytest.raises(TpcaError, match=r"are for long tables .*, got ndarray; leave them out"):
         open_stream(X, **COLUMNS)
+
+
+@pytest.mark.parametrize("form", ["data frame", "arrow", "csv", "semicolons", "parquet"])
+def test_a_table_of_numbers_has_a_sample_in_every_row_and_names_of_columns(form, tmp_path):
+    table = pd.DataFrame(X[:, 0], columns=list("abcd"))
+    stream = open_stream(FORMS[form](table, tmp_path))
+    np.testing.assert_array_equal(values(stream), X[:, 0])
+    assert stream.labels.axes[0].coords.tolist() == list("abcd")
+    table.loc[4, "b"] = np.nan
+    assert sum(batch.dropped for batch in open_stream(FORMS[form](table, tmp_path), nan_policy="omit").batches()) == 1
+
+
+def test_a_first_line_that_names_no_columns_may_be_a_sample_or_have_an_index(tmp_path):
+    np.savetxt(tmp_path / "m.csv", X[0], delimiter=",")
+    pd.DataFrame(X[0], columns=list("abcd")).to_csv(tmp_path / "i.csv")
+    for name in ("m.csv", "i.csv"):
+        with pytest.raises(TpcaError, match=rf"the first line of '.*{name}' must name .* index=False.*numpy.loadtxt"):
+            open_stream(tmp_path / name)
 
 
 @pytest.mark.parametrize(

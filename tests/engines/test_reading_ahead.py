@@ -59,7 +59,7 @@ class Watched:
 
 
 def readers():
-    return [thread for thread in threading.enumerate() if thread.name == "tpca-prefetch"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("tpca-prefetch")]
 
 
 def test_the_next_round_is_read_while_nobody_asks_for_it(path, monkeypatch):
@@ -208,7 +208,7 @@ def test_headers_of_a_folder_are_read_once_a_file(tmp_path, monkeypatch):
     for number in range(3):
         np.save(tmp_path / f"{number}.npy", SAMPLES[20 * number : 20 * (number + 1)])
     stream = open_stream(tmp_path, items="batches")
-    opened, usual = [], npy.open_npy
-    monkeypatch.setattr(npy, "open_npy", lambda path: (opened.append(path), usual(path))[1])
+    opened, usual = [], npy.NpyFile
+    monkeypatch.setattr(npy, "NpyFile", lambda path: (opened.append(path), usual(path))[1])
     assert len(list(stream.batches())) == COUNT
     assert len(opened) == len(set(opened)) == 3  # thirty batches, by one reader, in their order

@@ -1,27 +1,18 @@
 """A stream yields batches; it may be endless, and may be read again if it says so.  A source is what can be sliced.
 
-Along which axis the samples lie: the first, or one that is named; the others are the modes, in their order.
-
-What may pass as a sample: shape, dtype, and what to do about missing entries.
-
-Batches or single samples is one rule for the items of lists, iterables and folders; an array is always a batch.
-Items of one or two dimensions are taken for samples.  Items of more can only be batches if their shapes differ, or if
-there are fewer than two entries along their first axis, as in ``sample[None]``.  Where the shape of a sample is known
-already, an item that has it is a sample.  All else can be either: what an iterator gives, and ``MIN_ALIKE`` items of a
-list or folder, all of one shape, are taken for samples, and a note says so; the rest is refused.
+Along which axis the samples lie; what may pass as a sample: shape, dtype, missing entries; and whether the items of
+lists, iterables and folders are batches or single samples (docs/data.md has the rule; an array is always a batch).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-import queue
-import sys
 import threading
-import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeVar
 
@@ -51,7 +42,7 @@ WHERE = "to open_stream, or tpca with --items"
 # Bytes that are read ahead, where a batch is not larger: what a core reads from the system's cache during a short look.
 AHEAD_BYTES = 2**26
 MAX_AHEAD = 16
-JOIN_SECONDS = 10.0  # a reader that hangs (a dead network share) must not hang whoever closes the iterator, too
+READER = "tpca-prefetch"  # what the threads that read are called
 
 Item = TypeVar("Item")
 
@@ -195,51 +186,17 @@ def read_ahead(
     where its item would have, whoever met it first.  The threads start with the first item and are gone when the
     iterator is exhausted, closed or garbage collected; what they are reading then is read to its end and dropped.
     """
-    jobs: queue.SimpleQueue[tuple[int, Future[Item]] | None] = queue.SimpleQueue()
-    stop = threading.Event()
-    # The threads are daemons, which those of a pool are not, and know nothing of the generator: a reference to it would
-    # keep it alive for ever.
-    threads = [
-        threading.Thread(target=_serve, args=(read, jobs, stop), name="tpca-prefetch", daemon=True)
-        for _ in range(max(1, min(readers, ahead)))
-    ]
-    for thread in threads:
-        thread.start()
-    begun: deque[Future[Item]] = deque()
+    pool = ThreadPoolExecutor(max(1, min(readers, ahead)), thread_name_prefix=READER)
     rest = iter(numbers)
-
-    def begin(most: int) -> None:
-        while len(begun) < most and (number := next(rest, None)) is not None:
-            begun.append(Future())
-            jobs.put((number, begun[-1]))
-
+    begun = deque(pool.submit(read, number) for number in itertools.islice(rest, ahead + 1))  # nothing is in use yet
     try:
-        begin(ahead + 1)  # nothing is in use yet
         while begun:
             item = begun.popleft().result()
-            begin(ahead)
+            begun.extend(pool.submit(read, number) for number in itertools.islice(rest, ahead - len(begun)))
             yield item
             del item  # else the consumed item would stay in memory while the next one is waited for
-    finally:
-        stop.set()
-        for _ in threads:
-            jobs.put(None)
-        until = time.monotonic() + JOIN_SECONDS
-        for thread in threads:
-            if thread is not threading.current_thread() and not sys.is_finalizing():
-                thread.join(max(0.0, until - time.monotonic()))
-
-
-def _serve(
-    read: Callable[[int], Item], jobs: queue.SimpleQueue[tuple[int, Future[Item]] | None], stop: threading.Event
-) -> None:
-    while (job := jobs.get()) is not None and not stop.is_set():
-        number, promise = job
-        try:
-            promise.set_result(read(number))
-        except BaseException as caught:
-            promise.set_exception(caught)
-        del job, promise  # else the last item would stay in memory for as long as there is nothing to do
+    finally:  # a reader whose garbage collector gets here cannot wait for itself
+        pool.shutdown(wait=not threading.current_thread().name.startswith(READER), cancel_futures=True)
 
 
 class Source:
@@ -276,6 +233,10 @@ class Source:
         """Of a Dask array: some samples, as one block that stays where it is; ``None`` of all else."""
         return None
 
+    def for_workers(self) -> Source:
+        """What a worker needs of it."""
+        return self
+
     def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
         """The entries in these ranges of the leading axes."""
         raise NotImplementedError
@@ -293,34 +254,22 @@ class ArraySource(Source):
         self.like = None if isinstance(array, np.ndarray) else array
         self._array = array
 
-    def transposed(self, order: tuple[int, ...]) -> Source:
-        """The same array, looked at in another way."""
-        axes = tuple(self.axes[i] for i in order) if self.axes else ()
-        return ArraySource(permuted(self._array, order), axes, self.name)
-
     def read(self, key: tuple[slice, ...]) -> Any:
         """A view of the entries."""
         return self._array[(*key, ...)]
 
 
-class Wrapped(Source):
-    """A source over another one; what is not said of it is as there."""
-
-    def __init__(self, source: Source) -> None:
-        for name in Source.__annotations__:
-            setattr(self, name, getattr(source, name))
-        self._source = source
-
-
-class Turned(Wrapped):
+class Turned(Source):
     """A source with its axes in another order: what is read is turned, a batch at a time."""
 
     def __init__(self, source: Source, order: Sequence[int]) -> None:
-        super().__init__(source)
-        self._order = tuple(order)
+        for name in Source.__annotations__:
+            setattr(self, name, getattr(source, name))
+        self._source, self._order = source, tuple(order)
         self.shape = tuple(source.shape[i] for i in order)
         self.chunks = None if source.chunks is None else tuple(source.chunks[i] for i in order)
         self.axes = tuple(source.axes[i] for i in order) if source.axes else ()
+        self.like = None if source.like is None else permuted(source.like, order)
 
     def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
         """The entries in these ranges of the leading axes."""
@@ -345,28 +294,17 @@ def read_cost(source: Source, lengths: tuple[int, ...]) -> int:
 
 def turned(source: Source, order: Sequence[int]) -> Source:
     """The source with its axes in another order."""
-    if list(order) == list(range(len(source.shape))):
-        return source
-    found = source.transposed(tuple(order))
-    found.files = source.files
-    return found
+    return source if list(order) == sorted(order) else source.transposed(tuple(order))
 
 
 def along(source: Source, sample_dim: SampleDim) -> Source:
     """The source with the samples along its first axis, the others in their order behind it."""
     if sample_dim is None:
         return source
-    axis = _axis(source, sample_dim)
-    return turned(source, [axis, *(i for i in range(len(source.shape)) if i != axis)])
-
-
-def _axis(source: Source, sample_dim: str | int) -> int:
-    """The number of an axis that is given by its name or number; the command gives numbers as text."""
     names, count = [axis.name for axis in source.axes], len(source.shape)
-    if isinstance(sample_dim, str) and names.count(sample_dim) == 1:
-        return names.index(sample_dim)
-    try:
-        number = count if isinstance(sample_dim, bool) else int(sample_dim)
+    try:  # the command gives numbers as text
+        named = isinstance(sample_dim, str) and names.count(sample_dim) == 1
+        number = names.index(str(sample_dim)) if named else count if isinstance(sample_dim, bool) else int(sample_dim)
     except (TypeError, ValueError):
         number = count
     if not -count <= number < count:
@@ -375,7 +313,7 @@ def _axis(source: Source, sample_dim: str | int) -> int:
             f"sample_dim must be an axis of {source.name}, by its name ({known}) or its number, 0 to {count - 1}; "
             f"got {sample_dim!r}."
         )
-    return number % count
+    return turned(source, [number % count, *(i for i in range(count) if i != number % count)])
 
 
 def check_axis(source: Any, data: Any, sample_dim: SampleDim, **told: Any) -> None:
@@ -463,30 +401,6 @@ def sample_dims(shape: tuple[int, ...], what: str, way_out: str = "") -> tuple[i
             f"{shape}{way_out or '; reshape it'}."
         )
     return check_dims(shape[1:], 1)
-
-
-def working(array: Any, where: str = "") -> np.dtype[Any]:
-    """The dtype in which samples in an array of any library are worked on."""
-    return float_dtype(array.dtype, where) if isinstance(array, np.ndarray) else numpy_dtype(array, where)
-
-
-def check_samples(array: Any, dims: tuple[int, ...], dtype: np.dtype[Any], like: Any, first: int) -> None:
-    """Refuse samples of another library, device, shape or float dtype than those before."""
-    if home_of(array) != home_of(like):
-        raise SampleError(
-            f"all samples of a stream are of one library and on one device, expected {home_of(like) or 'NumPy'}, "
-            f"got {home_of(array) or 'NumPy'} at sample {first}; bring them to one."
-        )
-    if array.shape[1:] != dims:
-        raise SampleError(
-            f"samples must have shape (n, {', '.join(map(str, dims))}), got {tuple(array.shape)} at sample {first}; "
-            "all samples of a stream share one shape."
-        )
-    if working(array, f" at sample {first}") != dtype:
-        raise SampleError(
-            f"all samples of a stream share one dtype, expected {dtype}, got {array.dtype} at sample {first}; "
-            "convert them to one."
-        )
 
 
 def all_finite(block: NDArray[Any]) -> bool:

@@ -16,19 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.data.base import (
+    Items,
     NanPolicy,
     NumberedStream,
+    Shape,
     Stream,
+    are_samples,
     as_array,
     as_batch,
-    check_samples,
+    float_dtype,
     sample_dims,
+    shape_of,
     spread,
     to_floats,
     untracked,
     unwrapped,
     without_empty,
-    working,
 )
 from tpca.errors import SampleError, StreamError
 from tpca.model import BATCH_ENTRIES, Samples
@@ -36,7 +39,7 @@ from tpca.tensors import Batch, DenseBatch
 from tpca.tensors.accumulators import digest
 from tpca.tensors.blocks import check_dims
 from tpca.tensors.dense import copied
-from tpca.tensors.namespaces import is_device_array, namespace
+from tpca.tensors.namespaces import home_of, is_device_array, namespace, numpy_dtype
 from tpca.tensors.sparse import SparseBatch
 
 BATCH_SAMPLES = 256  # of sparse samples in a batch, at most
@@ -49,6 +52,8 @@ class IterableStream(Stream):
     """
 
     kind = "iterable"
+    _position = 0
+    """Number of the next sample that will come."""
 
     def __init__(
         self, source: Iterable[Any], single: bool = False, nan_policy: NanPolicy = "raise", together: int | None = None
@@ -62,13 +67,12 @@ class IterableStream(Stream):
         way_out = '; wrap a single sample as sample[None], or say items="samples"'
         shape = tuple(head.shape)
         self.dims = check_dims(shape[1:], 1) if single else sample_dims(shape, "a batch", way_out)
-        self.dtype = working(head)
+        self.dtype = _working(head)
         self.like = None if isinstance(head, np.ndarray) else head
         self.nan_policy = nan_policy
-        self._position = 0  # of the next sample that the iterator will give
         checked = self._checked(itertools.chain([head], arrays))
         step = together or max(1, BATCH_ENTRIES // math.prod(self.dims))
-        self.blocks = self._grouped(checked, step) if single else checked
+        self.blocks: Iterator[Any] = self._grouped(checked, step) if single else checked
 
     @property
     def identity(self) -> str:
@@ -82,15 +86,16 @@ class IterableStream(Stream):
                 f"cannot go back to sample {start}: an iterable is read once, and {self._position} samples are gone; "
                 "open a new stream, or give an array or a file."
             )
-        return without_empty(self._cleaned(start))
+        return without_empty(self._from(start))
 
-    def _cleaned(self, start: int) -> Iterator[DenseBatch]:
+    def _from(self, start: int) -> Iterator[Batch]:
         reached = False
         for block in self.blocks:
-            first, self._position = self._position, self._position + int(block.shape[0])
+            first = self._position
+            self._position += len(block) if isinstance(block, SparseBatch) else int(block.shape[0])
             reached = reached or first == start
             if reached:
-                yield as_batch(block, first, first, self.nan_policy)
+                yield self._batch(block, first)
             elif first > start:
                 break
         if not reached and self._position != start:
@@ -98,10 +103,28 @@ class IterableStream(Stream):
                 f"no batch of the iterable starts at sample {start}; go on with the data that the run was started with."
             )
 
+    def _batch(self, block: Any, first: int) -> Batch:
+        return as_batch(block, first, first, self.nan_policy)
+
     def _checked(self, arrays: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
-        first = 0
+        """The arrays; of another library, device, shape or float dtype than the first, none is taken."""
+        first, home = 0, home_of(self.like)
         for array in arrays:
-            check_samples(array, self.dims, self.dtype, self.like, first)
+            if home_of(array) != home:
+                raise SampleError(
+                    f"all samples of a stream are of one library and on one device, expected {home or 'NumPy'}, "
+                    f"got {home_of(array) or 'NumPy'} at sample {first}; bring them to one."
+                )
+            if array.shape[1:] != self.dims:
+                raise SampleError(
+                    f"samples must have shape (n, {', '.join(map(str, self.dims))}), got {tuple(array.shape)} at "
+                    f"sample {first}; all samples of a stream share one shape."
+                )
+            if _working(array, f" at sample {first}") != self.dtype:
+                raise SampleError(
+                    f"all samples of a stream share one dtype, expected {self.dtype}, got {array.dtype} at sample "
+                    f"{first}; convert them to one."
+                )
             first += int(array.shape[0])
             yield array
 
@@ -113,16 +136,21 @@ class IterableStream(Stream):
                 yield namespace(head).concat([copied(head), *map(copied, rest)], axis=0)
                 continue
             group = np.empty((step, *self.dims), dtype=self.dtype)
-            group[0], filled = to_floats(head)[0], 1
-            for single in itertools.islice(singles, step - 1):
+            filled = 0
+            for single in itertools.chain([head], itertools.islice(singles, step - 1)):
                 group[filled] = to_floats(single)[0]
                 filled += 1
             yield group[:filled]
 
 
-def onwards(items: Iterator[Any]) -> Iterator[Any]:
+def _working(array: Any, where: str = "") -> np.dtype[Any]:
+    """The dtype in which samples in an array of any library are worked on."""
+    return float_dtype(array.dtype, where) if isinstance(array, np.ndarray) else numpy_dtype(array, where)
+
+
+def _onwards(items: Iterator[Any]) -> Iterator[Any]:
     """What an iterator still has.  Some iterables are iterators of themselves, and to iterate begins them anew."""
-    while (item := next(items, onwards)) is not onwards:
+    while (item := next(items, _onwards)) is not _onwards:
         yield item
 
 
@@ -145,8 +173,30 @@ def _arrays(source: Iterable[Any], single: bool) -> Iterator[NDArray[Any]]:
 
 def stacked(samples: Sequence[Any]) -> NDArray[Any]:
     """Single samples as one array of floats, each of them checked."""
-    (whole,) = IterableStream(samples, single=True, together=len(samples)).blocks
+    whole: NDArray[Any] = next(IterableStream(samples, single=True, together=len(samples)).blocks)
     return whole
+
+
+def open_iterable(source: Iterable[Any], items: Items, dims: Shape | None, nan_policy: NanPolicy) -> IterableStream:
+    """A stream over samples or batches, sparse ones or not; where a list holds dense samples, they are stacked."""
+    looked_at = source
+    if isinstance(source, Sequence):
+        head = source[0] if source else None
+    else:
+        rest = iter(source)
+        head = next(rest, None)
+        looked_at = () if head is None else itertools.chain([head], _onwards(rest))
+    if is_sparse(head):
+        if nan_policy != "raise":
+            raise StreamError(
+                f"nan_policy={nan_policy!r} is for dense samples; take NaN and Inf out of the sparse ones first."
+            )
+        return SparseStream(looked_at)
+    says_batches = items == "auto" and isinstance(getattr(source, "batch_size", None), int)  # a data loader
+    single = head is not None and not says_batches and not isinstance(source, list | tuple)
+    alike = None if hasattr(source, "batch_size") else 1  # a loader that does not say how many it puts together
+    single = single and are_samples([shape_of(head)], items, dims, "items", alike)
+    return IterableStream(looked_at, single, nan_policy)
 
 
 class SamplesStream(Stream):
@@ -178,22 +228,16 @@ class SamplesStream(Stream):
 class OwnStream(Stream):
     """A user's stream, anything with ``dims`` and ``batches``; only this process reads it.
 
-    It passes by once unless it says otherwise.
-    Where a run goes on from a checkpoint its samples are drawn again from the first; only of an endless one is
-    ``batches(start)`` asked for.
+    It passes by once unless it says otherwise.  Where a run goes on from a checkpoint its samples are drawn again from
+    the first; only of an endless one is ``batches(start)`` asked for.
     """
 
-    def __init__(self, stream: Any) -> None:
-        def told(name: str, usual: Any) -> Any:
-            return getattr(stream, name, usual)
+    kind, dtype = "own", np.dtype(np.float64)
 
-        self.dims: tuple[int, ...] = tuple(stream.dims)
-        self.kind: str = told("kind", "own")
-        self.dtype: np.dtype[Any] = np.dtype(told("dtype", np.float64))
-        self.length = told("length", None)
-        self.endless, self.rereadable = told("endless", False), told("rereadable", False)
-        self.nan_policy, self.shuffle = told("nan_policy", "raise"), told("shuffle", None)
-        self.whole = told("whole", True)
+    def __init__(self, stream: Any) -> None:
+        for name in ("kind", "length", "endless", "rereadable", "nan_policy", "shuffle", "whole"):
+            setattr(self, name, getattr(stream, name, getattr(self, name)))
+        self.dims, self.dtype = tuple(stream.dims), np.dtype(getattr(stream, "dtype", self.dtype))
         self._stream = stream
 
     @property
@@ -215,7 +259,7 @@ def is_sparse(item: Any) -> bool:
     return isinstance(item, SparseBatch) or hasattr(item, "tocoo") or coordinates
 
 
-class SparseStream(Stream):
+class SparseStream(IterableStream):
     """Sparse samples, or sparse batches, from a sequence (which may be read again) or any iterable (which may not).
 
     A sample is a ``scipy.sparse`` matrix, or anything with ``coords``, ``data`` and ``shape``, as ``sparse.COO`` has.
@@ -233,8 +277,8 @@ class SparseStream(Stream):
             raise StreamError("the stream is empty: it ended before the first sample; give at least one.")
         self.dims = check_dims(head.dims if isinstance(head, SparseBatch) else head.shape)
         self.length = sum(len(i) if isinstance(i, SparseBatch) else 1 for i in source) if self.rereadable else None
-        self._source = source if self.rereadable else itertools.chain([head], onwards(items))
-        self._position = 0
+        self._source = source
+        self.blocks = self._together(itertools.chain([head], _onwards(items)))
 
     @property
     def identity(self) -> str:
@@ -242,62 +286,52 @@ class SparseStream(Stream):
         if not self.rereadable:
             return f"sparse {self.dims} {self.length}"
         items: Any = self._source
-        some = [items[place] for place in spread(len(items), cost=0)]
-        batches = [item if isinstance(item, SparseBatch) else _together([item]) for item in some]
-        return f"sparse {self.dims} {self.length} {digest(array for batch in batches for array in batch.content())}"
+        some = self._together(items[place] for place in spread(len(items), cost=0))
+        return f"sparse {self.dims} {self.length} {digest(array for batch in some for array in batch.content())}"
 
-    def batches(self, start: int = 0) -> Iterator[SparseBatch]:
+    def batches(self, start: int = 0) -> Iterator[Batch]:
         """Samples put together, a bounded number of entries at a time."""
         if self.rereadable:
-            self._position = 0
-        elif start < self._position:
-            raise StreamError(f"cannot go back to sample {start}: an iterable is read once; give a list.")
-        for batch in self._batches():
-            if batch.dims != self.dims:
-                raise SampleError(
-                    f"samples must have shape {self.dims}, got {batch.dims} at sample {self._position}; "
-                    "all samples of a stream share one shape."
-                )
-            batch.first, self._position = self._position, self._position + len(batch)
-            if batch.first >= start:
-                yield batch
+            self._position, self.blocks = 0, self._together(self._source)
+        return super().batches(start)
 
-    def _batches(self) -> Iterator[SparseBatch]:
+    def _batch(self, block: SparseBatch, first: int) -> SparseBatch:
+        if block.dims != self.dims:
+            raise SampleError(
+                f"samples must have shape {self.dims}, got {block.dims} at sample {first}; "
+                "all samples of a stream share one shape."
+            )
+        block.first = first
+        return block
+
+    def _together(self, items: Iterable[Any]) -> Iterator[SparseBatch]:
         waiting: list[Any] = []
         entries = 0
-        for item in self._source:
+        for item in itertools.chain(items, [None]):
+            single = item is not None and not isinstance(item, SparseBatch)
+            if single:
+                waiting.append(item)
+                entries += int(getattr(item, "nnz", 0))
+            if waiting and (not single or len(waiting) == BATCH_SAMPLES or entries >= BATCH_ENTRIES):
+                scipys = hasattr(waiting[0], "tocoo") and not hasattr(waiting[0], "fill_value")
+                yield SparseBatch.from_scipy(waiting) if scipys else SparseBatch.from_coo(waiting)
+                waiting, entries = [], 0
             if isinstance(item, SparseBatch):
                 yield item
-                continue
-            waiting.append(item)
-            entries += int(getattr(item, "nnz", 0))
-            if len(waiting) == BATCH_SAMPLES or entries >= BATCH_ENTRIES:
-                yield _together(waiting)
-                waiting, entries = [], 0
-        if waiting:
-            yield _together(waiting)
-
-
-def _together(samples: list[Any]) -> SparseBatch:
-    if hasattr(samples[0], "tocoo") and not hasattr(samples[0], "fill_value"):
-        return SparseBatch.from_scipy(samples)
-    return SparseBatch.from_coo(samples)
-
-
-def preprocessed(stream: Stream, function: Callable[[Any], Any]) -> Stream:
-    """The same samples, each batch ``(n, d_1, ..., d_k)`` as ``function`` gives it, of the same shape."""
-    if not callable(function):
-        raise StreamError(f"preprocess must be a function of a batch of samples, got {function!r}.")
-    if not stream.whole or stream.partial:
-        why = "missing entries" if stream.partial else "samples that are never held whole"
-        raise StreamError(f"preprocess does not work with {why}; change the samples before, or leave it out.")
-    return Preprocessed(stream, function)
 
 
 class Preprocessed(NumberedStream):
-    """A stream over another one; its batches can be read by any process that can unpickle the function."""
+    """The samples of another stream, each batch ``(n, d_1, ..., d_k)`` as ``function`` gives it, of the same shape.
+
+    They can be read by any process that can unpickle the function.
+    """
 
     def __init__(self, stream: Any, function: Callable[[Any], Any]) -> None:
+        if not callable(function):
+            raise StreamError(f"preprocess must be a function of a batch of samples, got {function!r}.")
+        if not stream.whole or stream.partial:
+            why = "missing entries" if stream.partial else "samples that are never held whole"
+            raise StreamError(f"preprocess does not work with {why}; change the samples before, or leave it out.")
         for name in Stream.__annotations__:
             setattr(self, name, getattr(stream, name))
         self._stream, self._function = stream, function

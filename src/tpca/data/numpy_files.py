@@ -26,7 +26,6 @@ from tpca.data.base import MIN_ALIKE, ArraySource, Items, Source, are_samples, f
 from tpca.data.stored import Leases
 from tpca.data.stores import HDF5_SIGNATURE, named_axes, open_hdf5, the_only
 from tpca.errors import SampleError, StreamError, check_regular, reading
-from tpca.labels import Axis
 
 PIECE_BYTES = 2**22  # of which parts are wanted and that are read whole, at most
 _USER_BLOCK = 512  # bytes that MATLAB puts before the HDF5 file
@@ -47,10 +46,22 @@ class NpyFile(Source):
     kind = "npy"
     parallel = True
 
-    def __init__(self, path: str, shape: tuple[int, ...], dtype: np.dtype[Any], fortran: bool, offset: int) -> None:
-        self.path, self.name = path, repr(path)
-        self.leases = Leases()
-        self.shape, self.dtype, self.fortran, self.offset = shape, dtype, fortran, offset
+    def __init__(self, path: str) -> None:
+        check_regular(path)
+        self.path, self.name, self.leases = path, repr(path), Leases()
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            self.shape, self.fortran, self.dtype = read_header(file, path, size)
+            self.offset = file.tell()
+        if self.dtype.hasobject:
+            raise SampleError(
+                f"{path!r} holds pickled Python objects, which are never loaded; save an array of numbers instead."
+            )
+        promised = self.offset + math.prod(self.shape) * self.dtype.itemsize
+        if size < promised:
+            raise StreamError(
+                f"{path!r} is truncated: its header says {promised} bytes, the file has {size}; write or copy it again."
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "path": os.path.abspath(self.path)}  # for processes that were started elsewhere
@@ -108,29 +119,8 @@ def _fill(file: FileIO, array: NDArray[Any]) -> int:
     return len(rest)
 
 
-def open_npy(path: str) -> NpyFile:
-    """The file at ``path``, its header checked against its size."""
-    check_regular(path)
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        shape, fortran, dtype = read_header(file, path, size)
-        offset = file.tell()
-    if dtype.hasobject:
-        raise SampleError(
-            f"{path!r} holds pickled Python objects, which are never loaded; save an array of numbers instead."
-        )
-    promised = offset + math.prod(shape) * dtype.itemsize
-    if size < promised:
-        raise StreamError(
-            f"{path!r} is truncated: its header says {promised} bytes, the file has {size}; write or copy it again."
-        )
-    return NpyFile(path, shape, dtype, fortran, offset)
-
-
 def read_header(file: IO[bytes], path: str, size: int) -> _Header:
     """Shape, whether in Fortran order, and dtype of a ``.npy`` file of ``size`` bytes, read up to its numbers."""
-    if size == 0:
-        raise StreamError(f"{path!r} is empty (0 bytes); write it with numpy.save.")
     if file.read(6) != np.lib.format.MAGIC_PREFIX:
         raise StreamError(f"{path!r} is not a .npy file: it starts with other bytes; write it with numpy.save.")
     with reading(f"{path!r} has no readable .npy header", "write it with numpy.save"):
@@ -182,9 +172,9 @@ class NpyFolder(Source):
             raise StreamError(f"folder {path!r} holds no .npy files and no Zarr array; give one that does.")
         self._paths = [os.path.join(path, file) for file in found]
         self.files = tuple(self._paths)  # of what else is in the folder nothing is read
-        shapes = (open_npy(file).shape for file in self._paths)
+        shapes = (NpyFile(file).shape for file in self._paths)
         self._single = are_samples(shapes, items, dims, f"files in {path!r}", MIN_ALIKE)
-        head = open_npy(self._paths[0])
+        head = NpyFile(self._paths[0])
         if len(head.shape) < (1 if self._single else 2):
             expected = "(d_1, ..., d_k)" if self._single else "(n, d_1, ..., d_k)"
             other = 'items="batches"' if self._single else 'items="samples" if it holds a single sample'
@@ -224,7 +214,7 @@ class NpyFolder(Source):
         known = self._last  # most batches are of the same file as the one before
         if known is not None and known[0] == number:
             return known[1]
-        file = open_npy(self._paths[number])
+        file = NpyFile(self._paths[number])
         dims = file.shape if self._single else file.shape[1:]
         if dims != self._dims:
             raise SampleError(
@@ -241,26 +231,17 @@ class NpyFolder(Source):
         return file
 
 
-class NpzArray(ArraySource):
-    """An array of a ``.npz`` file, which was loaded; other processes load it again."""
-
-    kind = "npy"
-    shared = True
-    transposed = Source.transposed
-
-    def __init__(self, array: NDArray[Any], axes: tuple[Axis, ...], path: str, inner: str) -> None:
-        super().__init__(array, axes, repr(f"{path}::{inner}"))
-        self._place = path, inner
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        path, inner = self._place
-        return (open_npz, (os.path.abspath(path), inner))
-
-
 def open_npz(path: str, inner: str | None) -> Source:
     """The array ``inner`` of a ``.npz`` file; without it the only one with enough axes.  It is loaded."""
+    shapes: dict[str, tuple[int, ...]] = {}
     with reading(f"cannot open {path!r}", "write it with numpy.savez"), zipfile.ZipFile(path) as whole:
-        shapes = {entry.filename.removesuffix(".npy"): _shape(whole, entry, path) for entry in whole.infolist()}
+        for entry in whole.infolist():
+            with whole.open(entry) as file:
+                shape, _, dtype = read_header(file, f"{path}::{entry.filename}", entry.file_size)
+                expected = file.tell() + math.prod(shape) * dtype.itemsize
+            if entry.file_size != expected and not dtype.hasobject:  # so much memory is asked for
+                raise ValueError(f"{entry.filename} has {entry.file_size} bytes, its header says {expected}")
+            shapes[entry.filename.removesuffix(".npy")] = shape
         name = the_only(repr(path), shapes, inner)
         with np.load(path, allow_pickle=False) as arrays:
             axes = named_axes(
@@ -268,25 +249,15 @@ def open_npz(path: str, inner: str | None) -> Source:
                 shapes[name],
                 lambda axis: (arrays[axis], {}) if axis in shapes and axis != name else None,
             )
-            return NpzArray(arrays[name], axes, path, name)
-
-
-def _shape(whole: zipfile.ZipFile, entry: zipfile.ZipInfo, path: str) -> tuple[int, ...]:
-    """The shape of a member, whose header must fit its size: so much memory is asked for."""
-    with whole.open(entry) as file:
-        shape, _, dtype = read_header(file, f"{path}::{entry.filename}", entry.file_size)
-        expected = file.tell() + math.prod(shape) * dtype.itemsize
-    if entry.file_size != expected and not dtype.hasobject:
-        raise ValueError(f"{entry.filename} has {entry.file_size} bytes, its header says {expected}")
-    return shape
+            found = ArraySource(arrays[name], axes, repr(f"{path}::{name}"))
+            found.kind = "npy"  # which has the batches of a file
+            return found
 
 
 def open_mat(path: str, inner: str | None) -> Source:
     """The variable ``inner``; without it the only one with enough axes."""
     with open(path, "rb") as file:
         head = file.read(_USER_BLOCK + len(HDF5_SIGNATURE))
-    if not head:
-        raise StreamError(f"{path!r} is empty (0 bytes); save it again.")
     if head.startswith(HDF5_SIGNATURE):  # not written by MATLAB
         return open_hdf5(path, inner)
     if head[_USER_BLOCK:] == HDF5_SIGNATURE:

@@ -1,8 +1,10 @@
-"""``open_stream``: whatever holds samples, as a stream; what lies at a path or URL, as something that can be sliced."""
+"""``open_stream``: whatever holds samples, as a stream; what lies at a path or URL, as something that can be sliced.
+
+Epochs of MNE-Python and dictionaries of arrays are arrays that name their axes.
+"""
 
 from __future__ import annotations
 
-import itertools
 import os
 import urllib.parse
 import urllib.request
@@ -25,24 +27,21 @@ from tpca.data.base import (
     shape_of,
     untracked,
 )
-from tpca.data.iterables import IterableStream, OwnStream, SamplesStream, SparseStream, is_sparse, onwards, stacked
-from tpca.data.numpy_files import NpyFolder, open_mat, open_npy, open_npz
+from tpca.data.iterables import OwnStream, SamplesStream, is_sparse, open_iterable, stacked
+from tpca.data.numpy_files import NpyFile, NpyFolder, open_mat, open_npz
 from tpca.data.stored import StoredStream
 from tpca.data.stores import (
     HDF5_SIGNATURE,
     DaskSource,
-    dict_source,
-    epochs_source,
-    frame_source,
+    ZarrSource,
     hdf5_source,
-    is_epochs,
     labelled_source,
     open_hdf5,
     open_zarr,
-    zarr_source,
 )
-from tpca.data.tables import TABLES, Missing, columns_of, open_table
+from tpca.data.tables import TABLES, Missing, columns_of, number_table, open_table
 from tpca.errors import StreamError, check_integer, check_regular, reading
+from tpca.labels import Axis, as_coords
 from tpca.model import Samples
 from tpca.tensors.namespaces import is_device_array, library
 
@@ -51,7 +50,7 @@ _FILES = (".npy", ".npz", ".mat", *_HDF5_SUFFIXES)
 _ZARR_FILES = ("zarr.json", ".zarray", ".zgroup")
 SUPPORTED = (
     "a .npy or .npz file, a folder of .npy files, a Zarr store (.zarr), an HDF5 or NetCDF 4 file (.h5, .nc), "
-    "a .mat file, or a long table (.csv, .parquet)"
+    "a .mat file, or a table (.csv, .parquet)"
 )
 
 
@@ -87,14 +86,14 @@ def _file(place: str, inner: str | None) -> Source:
     with open(place, "rb") as file:
         head = file.read(len(HDF5_SIGNATURE))
     suffix = os.path.splitext(place)[1].lower()
-    if suffix == ".npy":
+    if not head:
+        raise StreamError(f"{place!r} is empty (0 bytes); write it again.")
+    if suffix in (".npy", *TABLES):
         if inner is not None:
-            raise StreamError(f"a .npy file holds one array, got {place + '::' + inner!r}; leave out '::{inner}'.")
-        return open_npy(place)
-    if suffix == ".npz":
-        return open_npz(place, inner)
-    if suffix == ".mat":
-        return open_mat(place, inner)
+            raise StreamError(f"a {suffix} file holds one array, got {place + '::' + inner!r}; leave out '::{inner}'.")
+        return NpyFile(place) if suffix == ".npy" else number_table(place)
+    if suffix in (".npz", ".mat"):
+        return (open_npz if suffix == ".npz" else open_mat)(place, inner)
     if head.startswith(b"CDF") and suffix in (".nc", ".cdf"):
         raise StreamError(
             f"{place!r} is a NetCDF 3 file; open it with xarray.open_dataset and give one of its variables, or write "
@@ -128,8 +127,9 @@ def open_stream(
         An array ``(n, d_1, ..., d_k)`` of NumPy, xarray, Zarr, HDF5 or Dask, or of PyTorch, JAX, CuPy and others with
         the array API, whose samples stay on their device; the path of a ``.npy``, ``.npz`` or
         ``.mat`` file, of a folder of ``.npy`` files (read in the order of their names), of a Zarr store or of an HDF5
-        or NetCDF 4 file, with ``::/path/of/array`` for an array inside it; the URL of a Zarr store; a data frame of
-        numbers, a sample in every row; a long table (see ``sample``); a list, or an iterable such as a data loader, of
+        or NetCDF 4 file, with ``::/path/of/array`` for an array inside it; the URL of a Zarr store; a table of numbers
+        (a data frame, a ``.csv`` or ``.parquet`` file whose columns have names), a sample in every row; a long table
+        (see ``sample``); a list, or an iterable such as a data loader, of
         samples or of batches, also of sparse samples (``scipy.sparse``, or with ``coords``, ``data`` and ``shape``);
         synthetic samples; or a stream, also your own: anything with ``dims`` and ``batches``.
     items
@@ -181,26 +181,31 @@ def open_known(
     table: Mapping[str, Any] | None = None,
 ) -> Stream:
     """The same for samples whose shape may be known: with ``dims`` the items are never ambiguous."""
-    _check_options(items, shuffle, nan_policy)
+    if items not in get_args(Items):
+        raise StreamError(f'items must be "auto", "batches" or "samples", got {items!r}.')
+    if nan_policy not in get_args(NanPolicy):
+        raise StreamError(f'nan_policy must be "raise", "omit" or "zero", got {nan_policy!r}.')
+    if not isinstance(shuffle, bool | np.bool_):
+        raise StreamError(f"shuffle must be True or False, got {shuffle!r}; the seed of the order is random_state.")
     columns = columns_of(**table) if table else None
-    table_given = _is_table(source)
-    if not table_given and library(source) != "xarray" and hasattr(source, "batches") and hasattr(source, "dims"):
+    tabular, kind = _is_table(source), type(source).__name__
+    if not tabular and library(source) != "xarray" and hasattr(source, "batches") and hasattr(source, "dims"):
         stream: Stream = source if isinstance(source, Stream) else OwnStream(source)
-        check_opened(stream, items, shuffle, random_state, nan_policy, sample_dim)
+        check_opened(stream, items, shuffle, nan_policy, sample_dim)
         return stream
     seed = check_integer("random_state", random_state, 0, StreamError) if shuffle else None
-    frame = frame_source(source) if columns is None else None
-    if columns is not None or (table_given and frame is None):
+    if columns is not None:
         if sample_dim is not None:
             raise StreamError(f"sample_dim={sample_dim!r} is for arrays; the samples of a table are in sample=.")
-        if not table_given:
+        if not tabular:
             raise StreamError(
-                "sample, modes and value are for long tables (.csv, .parquet, a data frame), got "
-                f"{type(source).__name__}; leave them out."
+                f"sample, modes and value are for long tables (.csv, .parquet, a data frame), got {kind}; leave them "
+                "out."
             )
         return open_table(source, columns, seed, nan_policy)
-    stored: Source | None = frame
-    if stored is None:
+    if tabular:
+        stored: Source | None = number_table(source)
+    else:
         stored = ArraySource(untracked(source)) if is_device_array(source) else stored_source(source, items, dims)
     holds_items = isinstance(source, list | tuple) or (stored is not None and stored.kind == "folder")
     if items == "samples" and not holds_items and (stored is not None or isinstance(source, Samples)):
@@ -210,27 +215,20 @@ def open_known(
     if stored is not None:
         return StoredStream(along(stored, sample_dim), seed, nan_policy)
     if sample_dim is not None:
-        raise StreamError(f"sample_dim={sample_dim!r} needs an array or a file, got {type(source).__name__}.")
+        raise StreamError(f"sample_dim={sample_dim!r} needs an array or a file, got {kind}.")
     if shuffle:
         raise StreamError(
-            f"shuffle needs samples that can be sliced, got {type(source).__name__}; shuffle them where they are made, "
-            "or store them in an array or file first."
+            f"shuffle needs samples that can be sliced, got {kind}; shuffle them where they are made, or store them in "
+            "an array or file first."
         )
     if isinstance(source, Samples):
         return SamplesStream(source)
-    if isinstance(source, Iterable) and not isinstance(source, bytes | dict):
-        head, looked_at = _peeked(source)
-        if is_sparse(head):
-            if nan_policy != "raise":
-                raise StreamError(
-                    f"nan_policy={nan_policy!r} is for dense samples; take NaN and Inf out of the sparse ones first."
-                )
-            return SparseStream(looked_at)
-        return IterableStream(looked_at, _yields_samples(source, head, items, dims), nan_policy)
-    raise StreamError(
-        f"cannot read samples from {type(source).__name__}; give an array (n, d_1, ..., d_k), "
-        f"an iterable of samples or batches, or {SUPPORTED}."
-    )
+    if not isinstance(source, Iterable) or isinstance(source, bytes | dict):
+        raise StreamError(
+            f"cannot read samples from {kind}; give an array (n, d_1, ..., d_k), an iterable of samples or batches, or "
+            f"{SUPPORTED}."
+        )
+    return open_iterable(source, items, dims, nan_policy)
 
 
 def _is_table(source: Any) -> bool:
@@ -241,38 +239,10 @@ def _is_table(source: Any) -> bool:
     return hasattr(source, "__arrow_c_stream__") and library(source) != "xarray"
 
 
-def _peeked(source: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
-    """The first item, and an iterable that still has it."""
-    if isinstance(source, Sequence):
-        return (source[0] if source else None), source
-    items = iter(source)
-    head = next(items, None)
-    return head, source if head is None else itertools.chain([head], onwards(items))
-
-
-def _yields_samples(source: Iterable[Any], head: Any, items: Items, dims: tuple[int, ...] | None) -> bool:
-    """Whether an iterable that begins with ``head`` gives single samples; a list of them would have been stacked."""
-    says_batches = items == "auto" and isinstance(getattr(source, "batch_size", None), int)  # a data loader
-    if head is None or says_batches or isinstance(source, list | tuple):
-        return False
-    alike = None if hasattr(source, "batch_size") else 1  # a loader that does not say how many it puts together
-    return are_samples([shape_of(head)], items, dims, "items", alike)
-
-
-def _check_options(items: str, shuffle: Any, nan_policy: str) -> None:
-    if items not in get_args(Items):
-        raise StreamError(f'items must be "auto", "batches" or "samples", got {items!r}.')
-    if nan_policy not in get_args(NanPolicy):
-        raise StreamError(f'nan_policy must be "raise", "omit" or "zero", got {nan_policy!r}.')
-    if not isinstance(shuffle, bool | np.bool_):
-        raise StreamError(f"shuffle must be True or False, got {shuffle!r}; the seed of the order is random_state.")
-
-
 def check_opened(
     stream: Stream,
     items: Items = "auto",
     shuffle: bool = False,
-    random_state: int = 0,  # noqa: ARG001 (that of an open stream has been used)
     nan_policy: NanPolicy = "raise",
     sample_dim: SampleDim = None,
 ) -> None:
@@ -293,21 +263,23 @@ def check_opened(
 
 def stored_source(source: Any, items: Items = "auto", dims: tuple[int, ...] | None = None) -> Source | None:
     """``source`` as something that can be sliced; ``None`` if it cannot."""
+    if isinstance(source, np.ndarray):
+        return ArraySource(as_array(source))
     if isinstance(source, str | os.PathLike):
         return stored_at(os.fsdecode(source), items, dims)
     if isinstance(source, list | tuple):
         return _listed(source, items, dims)
-    if isinstance(source, np.ndarray):
-        return ArraySource(as_array(source))
     if isinstance(source, dict):
-        return dict_source(source)
+        return _dict_source(source)
     if is_epochs(source):
-        return epochs_source(source)
+        return _epochs_source(source)
     package = library(source)
     if package == "xarray":
         return labelled_source(source)
     if package == "zarr" and hasattr(source, "store"):
-        return zarr_source(source, "the Zarr array" if hasattr(source, "shape") else "what was given")
+        name = "the Zarr array" if hasattr(source, "shape") else "what was given"
+        with reading(f"cannot use {name}", "write it again"):
+            return ZarrSource(source, name)
     if package == "h5py" and hasattr(source, "file"):
         return hdf5_source(source)
     if package == "dask" and hasattr(source, "chunksize"):
@@ -326,3 +298,51 @@ def _listed(source: Sequence[Any], items: Items, dims: tuple[int, ...] | None) -
     if written_out or are_samples(map(shape_of, source), items, dims, "items", MIN_ALIKE):
         return ArraySource(stacked(source))
     return None
+
+
+def _dict_source(arrays: dict[Any, Any]) -> ArraySource:
+    """Arrays ``(n, d_1, ..., d_k)`` of one shape as samples ``(arrays, d_1, ..., d_k)``."""
+    found = {str(name): np.asarray(array) for name, array in arrays.items()}
+    shapes = {name: array.shape for name, array in found.items()}
+    if len(found) < 2 or len(set(shapes.values())) > 1 or not next(iter(shapes.values())):
+        raise StreamError(
+            f"a dictionary must hold two arrays or more (n, d_1, ..., d_k) of one shape, got {shapes}; for views of "
+            "several shapes use TensorCCA."
+        )
+    samples = np.stack(list(found.values()), axis=1)
+    axes = (Axis(), Axis("", as_coords(list(found))), *(Axis() for _ in samples.shape[2:]))
+    return ArraySource(samples, axes, "the dictionary")
+
+
+def is_epochs(source: Any) -> bool:
+    """Whether these are epochs of MNE: trials of channel × time, or of channel × frequency × time (``EpochsTFR``)."""
+    return library(source) == "mne" and hasattr(source, "get_data") and hasattr(source, "events")
+
+
+def _epochs_source(epochs: Any) -> ArraySource:
+    """The trials of epochs, as samples."""
+    samples = np.asarray(epochs.get_data())
+    if samples.dtype.kind == "c":
+        raise StreamError(
+            "epochs of complex numbers were given; give their power: epochs.compute_tfr(..., output='power')."
+        )
+    axes = [Axis("epoch"), Axis("channel", as_coords(epochs.ch_names))]
+    if samples.ndim == 4:
+        axes.append(Axis("frequency", as_coords(epochs.freqs)))
+    return ArraySource(samples, (*axes, Axis("time", as_coords(epochs.times))), "the epochs")
+
+
+def labels_of_epochs(epochs: Any, y: Any = None) -> Any:
+    """What is asked about epochs: a column of their metadata, by its name; the names of their events; or what is given.
+
+    Events are called as ``event_id`` has it, by their number where it has no name.
+    """
+    if y is None:
+        names = {code: name for name, code in (epochs.event_id or {}).items()}
+        return [names.get(int(code), str(code)) for code in epochs.events[:, 2]]
+    if not isinstance(y, str):
+        return y
+    columns = [] if epochs.metadata is None else list(epochs.metadata)
+    if y not in columns:
+        raise StreamError(f"y={y!r} is no column of the epochs' metadata; these are {columns}.")
+    return epochs.metadata[y].to_numpy()

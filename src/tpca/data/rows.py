@@ -40,7 +40,6 @@ from tpca.data.base import (
 )
 from tpca.data.open import check_opened, stored_source
 from tpca.data.stored import even_edges, read_samples
-from tpca.data.stores import without_array
 from tpca.errors import SampleError, StreamError
 from tpca.model import BATCH_ENTRIES
 from tpca.randomness import generator
@@ -237,7 +236,7 @@ class RowsStream(NumberedStream):
     def for_workers(self) -> Self:
         """What a worker needs of it: all but Dask arrays, whose blocks come by themselves."""
         twin = copy.copy(self)
-        twin._sources = [without_array(source) for source in self._sources]
+        twin._sources = [source.for_workers() for source in self._sources]
         return twin
 
     def lazy_parts(self, number: int) -> list[Any] | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -33,7 +33,6 @@ from tpca.data.base import (
     spread,
     to_floats,
 )
-from tpca.data.stores import without_array
 from tpca.errors import SampleError, StreamError, reading
 from tpca.labels import labels_of
 from tpca.model import BATCH_ENTRIES
@@ -86,6 +85,10 @@ class StoredStream(NumberedStream):
         if source.kind == "array":
             step = max(step, ARRAY_SAMPLES, 0 if self.like is None else DEVICE_BATCH_ENTRIES // entries)
         self._edges = even_edges(self.length, step) if edges is None else _thinned(edges, entries)
+        self._longest, count = int(np.diff(self._edges).max()), len(self._edges) - 1
+        self._order = np.arange(count) if shuffle is None else generator(shuffle, "shuffle").permutation(count)
+        chunks = None if source.chunks is None else source.chunks[1:]
+        self._cut = cut(self.dims, chunks, SLAB_ENTRIES) if self._slabs else (0, [slice(0, self.dims[0])])
         self.whole = not self._slabs
         self.readable_elsewhere = source.shared and not (self._slabs and source.kind == "dask")
         # Where the batches begin, in the order of the stream.
@@ -102,27 +105,19 @@ class StoredStream(NumberedStream):
 
         Of samples on a device no more than a few numbers come to the host.
         """
-        kind = self.kind if self.like is None else home_of(self.like)
         options = "" if self.shuffle is None else f" shuffle={self.shuffle}"
         options += "" if self.nan_policy == "raise" else f" nan_policy={self.nan_policy}"
-        return f"{kind} {self._source.shape} {self._source.dtype} {self._digest()}{options}"
-
-    def _digest(self) -> str:
+        about = f"{self._source.shape} {self._source.dtype}"
         if self.like is not None:
-            return digest(DeviceBatch(self.like).content())
-        mode, parts = self._cut if self._slabs else (0, [slice(0, self.dims[0])])
+            return f"{home_of(self.like)} {about} {digest(DeviceBatch(self.like).content())}{options}"
+        mode, parts = self._cut
         lengths = [*self.dims[:mode], parts[0].stop - parts[0].start, *self.dims[mode + 1 :]]
         places = spread(self.length, read_cost(self._source, tuple(lengths)))
         some = [parts[number * len(parts) // len(places)] for number in range(len(places))]
-        return digest(
-            self._read((slice(place, place + 1), *[slice(None)] * mode, part))
-            for place, part in zip(places, some, strict=True)
+        keys = (
+            (slice(place, place + 1), *[slice(None)] * mode, part) for place, part in zip(places, some, strict=True)
         )
-
-    @property
-    def _longest(self) -> int:
-        """Samples of the longest batch."""
-        return int(np.diff(self._edges).max())
+        return f"{self.kind} {about} {digest(map(self._read, keys))}{options}"
 
     @property
     def chunk_bytes(self) -> int | None:
@@ -145,10 +140,8 @@ class StoredStream(NumberedStream):
 
     def for_workers(self) -> Self:
         """What a worker needs of it: all but a Dask array, whose blocks come by themselves."""
-        if self._slabs:
-            assert self._cut  # worked out here, so that it is the same everywhere
         twin = copy.copy(self)
-        twin._source = without_array(self._source)
+        twin._source = self._source.for_workers()
         return twin
 
     def lazy_parts(self, number: int) -> list[Any] | None:
@@ -178,11 +171,6 @@ class StoredStream(NumberedStream):
         turned.first, turned.dropped = first, batch.dropped
         return turned
 
-    @cached_property
-    def _order(self) -> NDArray[np.int64]:
-        count = len(self._edges) - 1
-        return np.arange(count) if self.shuffle is None else generator(self.shuffle, "shuffle").permutation(count)
-
     def _range(self, number: int) -> tuple[int, int]:
         """The samples of batch ``number`` as they are stored."""
         place = self._order[number]
@@ -190,19 +178,29 @@ class StoredStream(NumberedStream):
 
     def _slab_batch(self, indices: NDArray[np.int64], first: int) -> SlabBatch:
         mode, parts = self._cut
-        reader = SlabReader(self._read, mode, self.nan_policy)
         kept = indices
-        if self.nan_policy != "raise":
-            kept = indices[[reader.scan(int(index), parts) for index in indices]]
+        if self.nan_policy != "raise":  # all is read, to see which samples are to be kept
+            enough = np.all if self.nan_policy == "omit" else np.any
+            kept = indices[[bool(enough([enough(self._observed(int(i), p)) for p in parts])) for i in indices]]
         if self.shuffle is not None:
             kept = kept[self._permutation(int(indices[0]), len(kept))]
-        observed = reader.observed if self.nan_policy == "zero" else None
-        return SlabBatch(self.dims, mode, parts, kept, reader, first, len(indices) - len(kept), observed=observed)
+        observed = self._observed if self.nan_policy == "zero" else None
+        dropped = len(indices) - len(kept)
+        return SlabBatch(self.dims, mode, parts, kept, self._slab, first, dropped, observed=observed)
 
-    @cached_property
-    def _cut(self) -> tuple[int, list[slice]]:
-        chunks = self._source.chunks
-        return cut(self.dims, None if chunks is None else chunks[1:], SLAB_ENTRIES)
+    def _slab(self, index: int, part: slice, clean: bool = True) -> NDArray[Any]:
+        """The range ``part`` of the mode that is cut, of one sample; missing entries are refused, or read as 0."""
+        slab: NDArray[Any] = to_floats(self._read((slice(index, index + 1), *[slice(None)] * self._cut[0], part)))[0]
+        if not clean or all_finite(slab):
+            return slab
+        if self.nan_policy != "zero":
+            raise missing(index)
+        return np.where(np.isfinite(slab), slab, slab.dtype.type(0))
+
+    def _observed(self, index: int, part: slice) -> NDArray[Any]:
+        """Ones where there are entries in that range, and zeros where they are missing."""
+        there: NDArray[Any] = np.isfinite(self._slab(index, part, clean=False)).astype(np.float64)
+        return there
 
     def _permutation(self, start: int, count: int) -> NDArray[np.int64]:
         """An order of the samples of the batch at ``start``, that does not depend on what was read before."""
@@ -261,39 +259,6 @@ def cut(dims: tuple[int, ...], chunks: tuple[int, ...] | None, entries: int) -> 
     return mode, [slice(a, min(a + step, dims[mode])) for a in range(0, dims[mode], step)]
 
 
-class SlabReader:
-    """Reads ranges of one mode of single samples, cleaned: missing entries are refused, or read as 0."""
-
-    def __init__(self, read: Callable[[tuple[slice, ...]], NDArray[Any]], mode: int, policy: NanPolicy) -> None:
-        self._read, self._mode, self._policy = read, mode, policy
-
-    def __call__(self, index: int, part: slice) -> NDArray[Any]:
-        """The range ``part`` of the mode, of sample ``index``."""
-        slab = self._slab(index, part)
-        if all_finite(slab):
-            return slab
-        if self._policy != "zero":
-            raise missing(index)
-        return np.where(np.isfinite(slab), slab, slab.dtype.type(0))
-
-    def observed(self, index: int, part: slice) -> NDArray[Any]:
-        """Ones where there are entries in that range, and zeros where they are missing."""
-        there: NDArray[Any] = np.isfinite(self._slab(index, part)).astype(np.float64)
-        return there
-
-    def scan(self, index: int, parts: list[slice]) -> bool:
-        """Whether the sample is to be kept.  Reads all of it, slab by slab."""
-        slabs = (self._slab(index, part) for part in parts)
-        if self._policy == "omit":
-            return all(all_finite(slab) for slab in slabs)
-        return any(bool(np.isfinite(slab).any()) for slab in slabs)
-
-    def _slab(self, index: int, part: slice) -> NDArray[Any]:
-        key = (slice(index, index + 1), *[slice(None)] * self._mode, part)
-        slab: NDArray[Any] = to_floats(self._read(key))[0]
-        return slab
-
-
 class Lease:
     """Some memory, until nobody has it any more."""
 
@@ -317,16 +282,10 @@ class Leases:
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """An array of this shape with anything in it."""
-        nbytes = math.prod(shape) * dtype.itemsize
-        memory = self._memory(nbytes)
-        return np.asarray(Lease(memory, self._idle))[:nbytes].view(dtype).reshape(shape)
-
-    def _memory(self, nbytes: int) -> NDArray[Any]:
-        """At least so many bytes, not twice as many; what does not fit is let go."""
-        while True:
+        nbytes, memory = math.prod(shape) * dtype.itemsize, None
+        while memory is None or not nbytes <= memory.nbytes <= 2 * nbytes:  # what does not fit is let go
             try:
                 memory = self._idle.pop()  # the one that was used last is still in the processor's cache
             except IndexError:
-                return np.empty(nbytes, np.uint8)
-            if nbytes <= memory.nbytes <= 2 * nbytes:
-                return memory
+                memory = np.empty(nbytes, np.uint8)
+        return np.asarray(Lease(memory, self._idle))[:nbytes].view(dtype).reshape(shape)

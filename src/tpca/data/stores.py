@@ -1,4 +1,4 @@
-"""Arrays of other libraries (Zarr, HDF5 with NetCDF 4, Dask, xarray, MNE) and what they say of themselves.
+"""Arrays of other libraries (Zarr, HDF5 with NetCDF 4, Dask, xarray) and what they say of themselves.
 
 Zarr 3 has ``dimension_names``, xarray writes ``_ARRAY_DIMENSIONS`` into Zarr 2, HDF5 has dimension scales, and
 NetCDF 4 is HDF5 with them.  An array of one axis that is called like an axis holds its coordinates.  The attributes
@@ -17,17 +17,15 @@ import math
 import operator
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.data.base import ArraySource, Source, Wrapped, float_dtype
-from tpca.errors import StreamError, StreamWarning, one_line, reading
+from tpca.data.base import ArraySource, Source, float_dtype
+from tpca.errors import StreamError, StreamWarning, reading
 from tpca.labels import Axis, as_coords
-from tpca.tensors.namespaces import library
 
 PACKING = ("scale_factor", "add_offset", "_FillValue", "missing_value")
 LONGEST = 2**53  # entries along an axis; far beyond them places do not fit into 64 bits
@@ -71,48 +69,51 @@ def absolute(place: str) -> str:
     return place if "://" in place else os.path.abspath(place)
 
 
-def stored_lengths(lengths: Any, least: int) -> tuple[int, ...]:
-    """Lengths of axes or chunks as the metadata give them, which may be damaged."""
-    found = tuple(operator.index(length) for length in lengths)
-    if not all(least <= length <= LONGEST for length in found):
-        raise ValueError(f"its metadata give the lengths {found}, and they go from {least} to {LONGEST:.0e}")
-    return found
-
-
 # ---------------------------------------------------------------------------------------------------------------------
-# What attributes say.
+# What metadata and attributes say.
 
 
-class Unpacked(Wrapped):
-    """A source whose stored numbers stand for others: ``scale`` times them plus ``offset``; ``missing`` are NaN."""
+class DescribedSource(Source):
+    """An array of a store, as its metadata describe it; what is stored may be packed, or stand for missing numbers."""
 
-    def __init__(self, source: Source, scale: float, offset: float, missing: Sequence[float]) -> None:
-        super().__init__(source)
-        self._scale, self._offset, self._missing = scale, offset, missing
-        self._plain = float_dtype(source.dtype)
-        self.dtype = self._plain if (scale, offset) == (1.0, 0.0) else np.dtype(np.float64)
+    packing: tuple[float, float, list[float]] | None = None
+    """Factor, offset, and what stands for NaN; ``None`` if all is as it is stored."""
+
+    def __init__(self, array: Any, name: str, attributes: Mapping[str, Any]) -> None:
+        for lengths, least in ((array.shape or (), 0), (array.chunks or (), 1)):
+            if not all(least <= operator.index(length) <= LONGEST for length in lengths):  # damaged metadata
+                given = tuple(lengths)
+                raise ValueError(f"its metadata give the lengths {given}, and they go from {least} to {LONGEST:.0e}")
+        self.name, self.shape, self.dtype = name, tuple(array.shape or ()), np.dtype(array.dtype)
+        self.chunks = tuple(array.chunks) if array.chunks else None
+        if self.dtype.kind not in "fiu":
+            return
+        scale, offset, *found = (_number(attributes.get(name)) for name in PACKING)
+        missing = {value for value in found if value is not None and not math.isnan(value)}
+        factor, shift = 1.0 if scale is None else scale, offset or 0.0
+        if (factor, shift) != (1.0, 0.0) or missing:
+            self.packing = factor, shift, sorted(missing)
+            self.dtype = float_dtype(self.dtype) if (factor, shift) == (1.0, 0.0) else np.dtype(np.float64)
+
+    def stored(self, key: tuple[slice, ...]) -> NDArray[Any]:
+        """What is stored in these ranges of the leading axes."""
+        raise NotImplementedError
 
     def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
         """The numbers that are meant."""
-        stored = self._source.read(key).astype(self._plain)
-        block = stored.astype(self.dtype)
+        found = self.stored(key)
+        if self.packing is None:
+            return found
+        factor, shift, missing = self.packing
+        plain = found.astype(float_dtype(found.dtype))
+        block = plain.astype(self.dtype)
         with np.errstate(over="ignore"):  # a missing value beyond single precision stands for Inf
-            for value in self._missing:
-                block[stored == self._plain.type(value)] = np.nan
-        if (self._scale, self._offset) != (1.0, 0.0):
-            block *= self._scale
-            block += self._offset
+            for value in missing:
+                block[plain == plain.dtype.type(value)] = np.nan
+        if (factor, shift) != (1.0, 0.0):
+            block *= factor
+            block += shift
         return block
-
-
-def unpacked(source: Source, attributes: Mapping[str, Any]) -> Source:
-    """The source as its attributes say that it is meant."""
-    if source.dtype.kind not in "fiu":
-        return source
-    scale, offset, *found = (_number(attributes.get(name)) for name in PACKING)
-    missing = {value for value in found if value is not None and not math.isnan(value)}
-    scale, offset = 1.0 if scale is None else scale, offset or 0.0
-    return source if (scale, offset) == (1.0, 0.0) and not missing else Unpacked(source, scale, offset, sorted(missing))
 
 
 def _number(value: Any) -> float | None:
@@ -144,23 +145,6 @@ def named_axes(
     return tuple(axes) if any(axis.name for axis in axes) else ()
 
 
-def scaled_axes(dataset: Any) -> tuple[Axis, ...]:
-    """Axes of an HDF5 dataset by its dimension scales."""
-    axes = [_scaled_axis(dim, length) for dim, length in zip(dataset.dims, dataset.shape or (), strict=True)]
-    return tuple(axes) if any(axis.name for axis in axes) else ()
-
-
-def _scaled_axis(dim: Any, length: int) -> Axis:
-    """One axis by its scale, the first if it has several."""
-    if not len(dim):
-        return Axis(dim.label)
-    scale = dim[0]
-    name = dim.label or str(scale.name or "").rpartition("/")[2]
-    # NetCDF makes a scale for every axis, also for one without coordinates; h5py fills it with zeros.
-    held = scale.shape == (length,) and _NO_VARIABLE not in str(scale.attrs.get("NAME", ""))
-    return Axis(name, decoded(scale[:], scale.attrs) if held else None)
-
-
 def decoded(values: Any, attributes: Mapping[str, Any]) -> NDArray[Any]:
     """Coordinates; numbers of days or seconds since a date become times, by xarray where that is installed."""
     coords = as_coords(values)
@@ -180,121 +164,92 @@ def decoded(values: Any, attributes: Mapping[str, Any]) -> NDArray[Any]:
 # Zarr.
 
 
-class ZarrSource(Source):
+class ZarrSource(DescribedSource):
     """A Zarr array of format 2 or 3: at a ``location``, store and path inside it, or one that was handed in."""
 
     kind = "zarr"
     parallel = True
 
     def __init__(self, array: Any, name: str, location: tuple[str, str] | None = None) -> None:
-        self.name = name
-        self.shape = stored_lengths(array.shape, 0)
-        self.dtype = np.dtype(array.dtype)
-        self.chunks = stored_lengths(array.chunks, 1)
+        if not hasattr(array, "shape"):
+            known = _zarr_arrays(array, location)
+            raise StreamError(f"{name} is a Zarr group; name one of its arrays, in a path after '::', such as {known}.")
+        self.array = array if location is None else _trust().guarded(array)
+        self._location = location
+        super().__init__(self.array, name, dict(array.attrs))
         self.shared = location is not None or "Memory" not in type(array.store).__name__
         # Names of the axes: of Zarr 3 itself, or as xarray writes them into Zarr 2.
         names = array.metadata.to_dict().get("dimension_names") or array.attrs.get("_ARRAY_DIMENSIONS")
-        self.axes = named_axes(names, self.shape, lambda name: _beside(array, name, location))
-        self.attributes = dict(array.attrs)
-        self._array, self._location = array, location
+        self.axes = named_axes(names, self.shape, self._beside)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._location is None:  # Zarr knows how to open its own stores again
-            return (ZarrSource, (self._array, self.name))
+            return (ZarrSource, (self.array, self.name))
         store, inner = self._location
-        return (_zarr_at, (absolute(store), inner or None))
+        return (zarr_at, (absolute(store), inner or None))
 
-    def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
+    def _beside(self, name: str) -> tuple[Any, Mapping[str, Any]] | None:
+        """The array of that name in the same group, and its attributes; ``None`` if there is none that can be read."""
+        path = f"{self.array.path.strip('/').rpartition('/')[0]}/{name}".strip("/")
+        try:
+            node = _trust().open_node(self.array.store if self._location is None else self._location[0], path)
+            return None if tuple(node.shape) == self.shape else (_trust().guarded(node), dict(node.attrs))
+        except Exception:  # none of that name, a group, damaged metadata: entries go by their numbers
+            return None
+
+    def stored(self, key: tuple[slice, ...]) -> NDArray[Any]:
         """The entries in these ranges of the leading axes."""
         try:
-            block = np.asarray(self._array[key])
+            block = np.asarray(self.array[key])
         except Exception:
             if self._location is not None:
-                self._array.store.settle()
+                self.array.store.settle()
             raise
         if self._location is not None and block.size:
-            fill, last = self._array.fill_value, block[(-1,) * block.ndim]
+            fill, last = self.array.fill_value, block[(-1,) * block.ndim]
             if fill is None or last == fill or last != last:  # looks as if it was never written
-                _open_node(*self._location)  # raises if the store is gone: Zarr takes a lost chunk for an empty one
+                _trust().open_node(*self._location)  # raises if the store is gone: Zarr takes lost chunks for empty
         return block
 
 
 def open_zarr(store: str, inner: str | None) -> Source:
-    """The Zarr array at a path or fsspec URL, or at ``inner`` in the group there, as its attributes say it is meant."""
-    source = _zarr_at(store, inner)
+    """The Zarr array at a path or fsspec URL, or at ``inner`` in the group there."""
+    source = zarr_at(store, inner)
     if os.path.isdir(store):
-        from tpca.data.trust import check_chunks
-
         with reading(f"cannot open {source.name} as a Zarr array", "check the path, or write it again"):
-            missing = check_chunks(source._array, store, (inner or "").strip("/"), source.name)
+            missing = _trust().check_chunks(source.array, store, (inner or "").strip("/"), source.name)
         if missing:
             warnings.warn(missing, StreamWarning, stacklevel=2)
-    return unpacked(source, source.attributes)
+    return source
 
 
-def zarr_source(node: Any, name: str) -> Source:
-    """An open Zarr array as a source."""
-    with reading(f"cannot use {name}", "write it again"):
-        source = _zarr_array(node, name)
-    return unpacked(source, source.attributes)
-
-
-def _zarr_at(store: str, inner: str | None) -> ZarrSource:
+def zarr_at(store: str, inner: str | None) -> ZarrSource:
+    """The same, without a look at all its files."""
     name = repr(store if inner is None else f"{store}::{inner}")
     location = (store, (inner or "").strip("/"))
     with reading(f"cannot open {name} as a Zarr array", "check the path, or write it again"):
         try:
-            node = _open_node(*location)
+            node = _trust().open_node(*location)
         except Exception as cause:  # the names differ between the versions of zarr-python
             if type(cause).__name__ not in ("GroupNotFoundError", "NodeNotFoundError", "PathNotFoundError"):
                 raise
             others = "" if inner is None else f"; the store holds {_zarr_arrays(None, (store, ''))}"
             raise StreamError(f"there is no Zarr array at {name}; check the path{others}.") from cause
     with reading(f"cannot use {name}", "write it again, or open it with zarr and give the array, if you trust it"):
-        return _zarr_array(node, name, location)
+        return ZarrSource(node, name, location)
 
 
-def _zarr_array(node: Any, name: str, location: tuple[str, str] | None = None) -> ZarrSource:
-    """``node`` as a source if it is an array; a group is refused, with the names of its arrays."""
-    if not hasattr(node, "shape"):
-        arrays = _zarr_arrays(node, location)
-        raise StreamError(f"{name} is a Zarr group; name one of its arrays, in a path after '::', such as {arrays}.")
-    return ZarrSource(node if location is None else _guarded(node), name, location)
-
-
-def _open_node(store: str, inner: str) -> Any:
-    zarr = package("zarr", "zarr", "reading Zarr")
-    if os.path.isdir(store):
-        from tpca.data.trust import check_metadata
-
-        check_metadata(store, inner)
-    return zarr.open(store, mode="r", path=inner or None)
-
-
-def _guarded(node: Any) -> Any:
-    from tpca.data.trust import guarded  # which imports zarr
-
-    return guarded(node)
-
-
-def _beside(array: Any, name: str, location: tuple[str, str] | None) -> tuple[Any, Mapping[str, Any]] | None:
-    """The array of that name in the same group, and its attributes; ``None`` if there is none that can be read."""
-    path = f"{array.path.strip('/').rpartition('/')[0]}/{name}".strip("/")
-    try:
-        if location is None:
-            node = package("zarr", "zarr", "reading Zarr").open(array.store, mode="r", path=path)
-        else:
-            node = _open_node(location[0], path)
-        return None if tuple(node.shape) == array.shape else (_guarded(node), dict(node.attrs))
-    except Exception:  # none of that name, a group, damaged metadata: entries go by their numbers
-        return None
+def _trust() -> Any:
+    """The module that opens Zarr stores."""
+    package("zarr", "zarr", "reading Zarr")
+    return importlib.import_module("tpca.data.trust")
 
 
 def _zarr_arrays(group: Any, location: tuple[str, str] | None) -> str:
     """The arrays below a group; in a folder by their files: damaged metadata, or a pipe, must not hide the others."""
     if location is None or not os.path.isdir(location[0]):
         try:
-            members = (_open_node(*location) if group is None and location else group).members(max_depth=None)
+            members = (group if location is None else _trust().open_node(*location)).members(max_depth=None)
             return listed(["/" + path for path, node in members if hasattr(node, "shape")])
         except Exception:  # there is no group either
             return listed([])
@@ -308,7 +263,7 @@ def _zarr_arrays(group: Any, location: tuple[str, str] | None) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Dask.
+# Dask, and DataArrays of xarray.
 
 
 class DaskSource(Source):
@@ -334,6 +289,12 @@ class DaskSource(Source):
         axes = tuple(self.axes[i] for i in order) if self.axes else ()
         return DaskSource(self._array.transpose(order), axes)
 
+    def for_workers(self) -> DaskSource:
+        """All but the array, whose blocks come by themselves."""
+        hollow = copy.copy(self)
+        hollow._array = None
+        return hollow
+
     def part(self, start: int, stop: int) -> Any:
         """Some samples, as one block."""
         return self._array[start:stop].rechunk(-1)
@@ -341,141 +302,6 @@ class DaskSource(Source):
     def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
         """The entries in these ranges of the leading axes, computed."""
         return np.asarray(self._array[key].compute())
-
-
-def without_array(source: Source) -> Source:
-    """The source as a worker gets it: the blocks of a Dask array come by themselves."""
-    if not isinstance(source, DaskSource):
-        return source
-    hollow = copy.copy(source)
-    hollow._array = None
-    return hollow
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# HDF5, NetCDF 4 among it.
-
-MAX_COMPRESSED = 2000  # times: the deflate of HDF5 can do 1032, and noise hardly 2
-HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
-
-
-class Hdf5Source(Source):
-    """An HDF5 dataset: of a file that is opened for every read, or one that the caller holds open."""
-
-    kind = "hdf5"
-
-    def __init__(self, dataset: Any, name: str, location: tuple[str, str] | None = None) -> None:
-        self.name = name
-        self.shape = stored_lengths(dataset.shape or (), 0)
-        self.dtype = np.dtype(dataset.dtype)
-        self.chunks = None if dataset.chunks is None else stored_lengths(dataset.chunks, 1)
-        self.axes = scaled_axes(dataset)
-        # Others, such as references, may not be readable at all.
-        self.attributes = {name: dataset.attrs[name] for name in PACKING if name in dataset.attrs}
-        self._dataset: Any = None if location else dataset
-        self._location = location
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        path, inner = self._location or (self._dataset.file.filename, self._dataset.name)
-        return (_hdf5_at, (absolute(path), inner))
-
-    def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
-        """The entries in these ranges of the leading axes."""
-        if self._location is None:
-            return np.asarray(self._dataset[key])
-        path, inner = self._location
-        with _open_file(path) as file:
-            return np.asarray(file[inner][key])
-
-
-def open_hdf5(path: str, inner: str | None) -> Source:
-    """The dataset ``inner`` of an HDF5 file, as its attributes say it is meant; without ``inner`` the only one."""
-    source = _hdf5_at(path, inner)
-    return unpacked(source, source.attributes)
-
-
-def hdf5_source(node: Any) -> Source:
-    """An open h5py dataset, file or group as a source."""
-    path = node.file.filename
-    with reading(f"cannot use {path!r}", "write or copy it again"):
-        dataset = _the_dataset(node, path)
-        source = Hdf5Source(dataset, repr(f"{path}::{dataset.name}"))
-        return unpacked(source, source.attributes)
-
-
-def _hdf5_at(path: str, inner: str | None) -> Hdf5Source:
-    with reading(f"cannot open {path!r}", "write or copy it again"), _open_file(path) as file:
-        dataset = _the_dataset(file if inner is None or inner not in file else file[inner], path, inner)
-        _check_parts(dataset, path)
-        claimed, size = math.prod(dataset.shape or ()) * dataset.dtype.itemsize, os.path.getsize(path)
-        if claimed > MAX_COMPRESSED * size and not dataset.is_virtual:  # what was never written is read without an end
-            raise ValueError(f"its shape {dataset.shape} has {claimed:.4g} bytes, and the file {size}")
-        return Hdf5Source(dataset, repr(f"{path}::{dataset.name}"), (path, dataset.name))
-
-
-def _the_dataset(node: Any, path: str, inner: str | None = None) -> Any:
-    """``node`` if it is a dataset; in a group, the one that is named, or the only one with enough axes."""
-    if hasattr(node, "shape"):
-        return node
-    shapes: dict[str, tuple[int, ...]] = {}
-
-    def visit(_: str, one: Any) -> None:
-        if hasattr(one, "shape"):
-            shapes[one.name] = one.shape or ()
-
-    node.visititems(visit)
-    return node[the_only(repr(path), shapes, inner if node.name == "/" else None)]
-
-
-def _check_parts(dataset: Any, path: str) -> None:
-    """Refuse a dataset that lies in other files: any file could be read as samples, and one that is gone as zeros.
-
-    Whoever opens a dataset with h5py and hands it in has decided to trust it.
-    """
-    if not os.path.samefile(dataset.file.filename, path):
-        raise StreamError(
-            f"{path!r} leads to another file, {dataset.file.filename!r}; name that one, or open it with h5py."
-        )
-    if dataset.external:
-        raise StreamError(
-            f"the samples of {path!r} lie in another file, {dataset.external[0][0]!r}, which may hold anything; copy "
-            "them into one file (h5repack), or open it with h5py and give the dataset if you trust it."
-        )
-    parts = dataset.virtual_sources() if dataset.is_virtual else ()
-    for file, name in {(part.file_name, part.dset_name) for part in parts if part.file_name != "."}:
-        place = os.path.join(os.path.dirname(os.path.abspath(path)), file)
-        try:
-            with _open_file(place) as held:
-                there = name in held
-        except StreamError:
-            there = False
-        if not there:
-            raise StreamError(
-                f"{path!r} is put together from several files, and {name!r} of {file!r} is missing, which would be "
-                "read as zeros; bring it back."
-            )
-
-
-@contextmanager
-def _open_file(path: str) -> Iterator[Any]:
-    h5py = package("h5py", "hdf5", "reading HDF5")
-    if not os.path.exists(path):
-        raise StreamError(f"no such file or folder: {path!r}.")
-    try:
-        file = h5py.File(path, "r")
-    except OSError as cause:
-        with open(path, "rb") as raw:
-            start = raw.read(len(HDF5_SIGNATURE))
-        if start == HDF5_SIGNATURE:
-            raise StreamError(f"cannot open {path!r}: {one_line(cause)}; write or copy it again.") from cause
-        what = "is empty (0 bytes)" if not start else "is not an HDF5 file: it starts with other bytes"
-        raise StreamError(f"{path!r} {what}; write it with h5py.") from cause
-    with file:
-        yield file
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Objects that name their axes: of xarray, epochs of MNE-Python, and a dictionary of arrays of one shape.
 
 
 class LazySource(Source):
@@ -512,61 +338,105 @@ def labelled_source(array: Any) -> Source:
     return ArraySource(array.values, axes, name) if held else LazySource(array, axes, name)
 
 
-def is_epochs(source: Any) -> bool:
-    """Whether these are epochs of MNE: trials of channel × time, or of channel × frequency × time (``EpochsTFR``)."""
-    return library(source) == "mne" and hasattr(source, "get_data") and hasattr(source, "events")
+# ---------------------------------------------------------------------------------------------------------------------
+# HDF5, NetCDF 4 among it.
+
+MAX_COMPRESSED = 2000  # times: the deflate of HDF5 can do 1032, and noise hardly 2
+HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
-def frame_source(source: Any) -> ArraySource | None:
-    """A data frame of pandas or polars whose columns are all numbers: every row is a sample; ``None`` of any other."""
-    if not (hasattr(source, "columns") and hasattr(source, "dtypes") and hasattr(source, "to_numpy")):
-        return None
-    kinds = [d.is_numeric() if hasattr(d, "is_numeric") else getattr(d, "kind", "O") in "fiu" for d in source.dtypes]
-    if not kinds or not all(kinds):
-        return None
-    index, columns = (getattr(getattr(source, name, None), "name", None) for name in ("index", "columns"))
-    axes = (Axis(str(index or "")), Axis(str(columns or "column"), as_coords(list(source.columns))))
-    return ArraySource(np.asarray(source.to_numpy(), dtype=np.float64), axes, "the data frame")
+class Hdf5Source(DescribedSource):
+    """An HDF5 dataset: of a file that is opened for every read, or one that the caller holds open."""
+
+    kind = "hdf5"
+
+    def __init__(self, dataset: Any, path: str, held: bool) -> None:
+        # Other attributes, such as references, may not be readable at all.
+        attributes = {name: dataset.attrs[name] for name in PACKING if name in dataset.attrs}
+        super().__init__(dataset, repr(f"{path}::{dataset.name}"), attributes)
+        axes = []
+        for dim, length in zip(dataset.dims, self.shape, strict=True):
+            name, coords = dim.label, None
+            for scale in [dim[0]] if len(dim) else []:  # the first if there are several
+                name = name or str(scale.name or "").rpartition("/")[2]
+                # NetCDF makes a scale for every axis, also for one without coordinates; h5py fills it with zeros.
+                if scale.shape == (length,) and _NO_VARIABLE not in str(scale.attrs.get("NAME", "")):
+                    coords = decoded(scale[:], scale.attrs)
+            axes.append(Axis(name, coords))
+        self.axes = tuple(axes) if any(axis.name for axis in axes) else ()
+        self._place, self._dataset = (path, dataset.name), dataset if held else None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        path, inner = self._place
+        return (open_hdf5, (absolute(path), inner))
+
+    def stored(self, key: tuple[slice, ...]) -> NDArray[Any]:
+        """The entries in these ranges of the leading axes."""
+        if self._dataset is not None:
+            return np.asarray(self._dataset[key])
+        path, inner = self._place
+        with _hdf5_file(path) as file:
+            return np.asarray(file[inner][key])
 
 
-def labels_of_epochs(epochs: Any, y: Any = None) -> Any:
-    """What is asked about epochs: a column of their metadata, by its name; the names of their events; or what is given.
+def open_hdf5(path: str, inner: str | None) -> Source:
+    """The dataset ``inner`` of an HDF5 file; without ``inner`` the only one."""
+    with reading(f"cannot open {path!r}", "write or copy it again"), _hdf5_file(path) as file:
+        dataset = _the_dataset(file if inner is None or inner not in file else file[inner], path, inner)
+        _check_parts(dataset, path)
+        claimed, size = math.prod(dataset.shape or ()) * dataset.dtype.itemsize, os.path.getsize(path)
+        if claimed > MAX_COMPRESSED * size and not dataset.is_virtual:  # what was never written is read without an end
+            raise ValueError(f"its shape {dataset.shape} has {claimed:.4g} bytes, and the file {size}")
+        return Hdf5Source(dataset, path, held=False)
 
-    Events are called as ``event_id`` has it, by their number where it has no name.
+
+def hdf5_source(node: Any) -> Source:
+    """An open h5py dataset, file or group as a source."""
+    path = node.file.filename
+    with reading(f"cannot use {path!r}", "write or copy it again"):
+        return Hdf5Source(_the_dataset(node, path), path, held=True)
+
+
+def _the_dataset(node: Any, path: str, inner: str | None = None) -> Any:
+    """``node`` if it is a dataset; in a group, the one that is named, or the only one with enough axes."""
+    if hasattr(node, "shape"):
+        return node
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def visit(_: str, one: Any) -> None:
+        if hasattr(one, "shape"):
+            shapes[one.name] = one.shape or ()
+
+    node.visititems(visit)
+    return node[the_only(repr(path), shapes, inner if node.name == "/" else None)]
+
+
+def _check_parts(dataset: Any, path: str) -> None:
+    """Refuse a dataset that lies in other files: any file could be read as samples, and one that is gone as zeros.
+
+    Whoever opens a dataset with h5py and hands it in has decided to trust it.
     """
-    if y is None:
-        names = {code: name for name, code in (epochs.event_id or {}).items()}
-        return [names.get(int(code), str(code)) for code in epochs.events[:, 2]]
-    if not isinstance(y, str):
-        return y
-    columns = [] if epochs.metadata is None else list(epochs.metadata)
-    if y not in columns:
-        raise StreamError(f"y={y!r} is no column of the epochs' metadata; these are {columns}.")
-    return epochs.metadata[y].to_numpy()
-
-
-def epochs_source(epochs: Any) -> ArraySource:
-    """The trials of epochs, as samples."""
-    samples = np.asarray(epochs.get_data())
-    if samples.dtype.kind == "c":
+    other = dataset.external[0][0] if dataset.external else dataset.file.filename
+    if dataset.external or not os.path.samefile(other, path):
         raise StreamError(
-            "epochs of complex numbers were given; give their power: epochs.compute_tfr(..., output='power')."
+            f"the samples of {path!r} lie in another file, {other!r}; name that one, or open it with h5py and give the "
+            "dataset if you trust it."
         )
-    axes = [Axis("epoch"), Axis("channel", as_coords(epochs.ch_names))]
-    if samples.ndim == 4:
-        axes.append(Axis("frequency", as_coords(epochs.freqs)))
-    return ArraySource(samples, (*axes, Axis("time", as_coords(epochs.times))), "the epochs")
+    parts = dataset.virtual_sources() if dataset.is_virtual else ()
+    for file, name in {(part.file_name, part.dset_name) for part in parts if part.file_name != "."}:
+        try:
+            with _hdf5_file(os.path.join(os.path.dirname(os.path.abspath(path)), file)) as held:
+                there = name in held
+        except StreamError:
+            there = False
+        if not there:
+            raise StreamError(
+                f"{path!r} is put together from several files, and {name!r} of {file!r} is missing, which would be "
+                "read as zeros; bring it back."
+            )
 
 
-def dict_source(arrays: dict[Any, Any]) -> ArraySource:
-    """Arrays ``(n, d_1, ..., d_k)`` of one shape as samples ``(arrays, d_1, ..., d_k)``."""
-    found = {str(name): np.asarray(array) for name, array in arrays.items()}
-    shapes = {name: array.shape for name, array in found.items()}
-    if len(found) < 2 or len(set(shapes.values())) > 1 or not next(iter(shapes.values())):
-        raise StreamError(
-            f"a dictionary must hold two arrays or more (n, d_1, ..., d_k) of one shape, got {shapes}; for views of "
-            "several shapes use TensorCCA."
-        )
-    samples = np.stack(list(found.values()), axis=1)
-    axes = (Axis(), Axis("", as_coords(list(found))), *(Axis() for _ in samples.shape[2:]))
-    return ArraySource(samples, axes, "the dictionary")
+def _hdf5_file(path: str) -> Any:
+    h5py = package("h5py", "hdf5", "reading HDF5")
+    with reading(f"cannot open {path!r}", "check that it is an HDF5 file, or write or copy it again"):
+        return h5py.File(path, "r")

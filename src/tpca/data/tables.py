@@ -1,18 +1,16 @@
-"""Long tables: a row for every cell of every sample, with columns for the sample, the modes and the value.
+"""Tables: long ones, a row for every cell of every sample, and those of numbers alone, a sample in every row.
 
-They are read in pieces: Parquet by row groups, of which one is held; a CSV file is loaded whole, as Arrow tables and
-data frames are.  A first pass over the columns of samples and modes finds the samples, which in a Parquet file must
-have their rows next to each other, and the levels of every mode: sorted where they are numbers or times, in the order
-of their first row where they are text.  Levels that are given are taken as they are.  Samples are dense where most
-cells have a row, and sparse where few do.
+A long table has columns for the sample, the modes and the value.  It is read in pieces: Parquet by row groups, of which
+one is held; a CSV file is loaded whole, as Arrow tables and data frames are.  A first pass over the columns of samples
+and modes finds the samples, which in a Parquet file must have their rows next to each other, and the levels of every
+mode: sorted where they are numbers or times, in the order of their first row where they are text.  Levels that are
+given are taken as they are.  Samples are dense where most cells have a row, and sparse where few do.
 
-pyarrow is optional and imported where it is used.  Text of a CSV file stays text here: whether it means numbers can
-only be told when all of it was seen.
+pyarrow is optional and imported where it is used; it tells what a column of a CSV file holds from all of it.
 """
 
 from __future__ import annotations
 
-import csv
 import datetime
 import math
 import os
@@ -23,7 +21,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.data.base import Layout, NanPolicy, NumberedStream, Source, spread
+from tpca.data.base import ArraySource, Layout, NanPolicy, NumberedStream, Source, spread
 from tpca.data.stored import StoredStream
 from tpca.data.stores import absolute, listed, package
 from tpca.errors import SampleError, StreamError, check_regular, reading
@@ -84,253 +82,159 @@ def columns_of(sample: Any, modes: Any, value: Any, missing: Any) -> Columns | N
     return Columns(str(sample), named, str(value), missing)
 
 
-class Levels:
-    """The levels of one mode, and their numbers; with ``given`` ones no other may come."""
-
-    def __init__(self, name: str, given: Sequence[Any] | None) -> None:
-        self.name, self.given = name, given is not None
-        self.raw: list[Any] = [] if given is None else list(given)
-        self._numbers = self.given and all(_is_number(one) for one in self.raw)
-        self._places = {self._key(one): i for i, one in enumerate(self.raw)}
-        if len(self._places) < len(self.raw):
-            raise StreamError(
-                f"levels of {name!r} must differ, got {len(self.raw)} with {len(self._places)} different."
-            )
-
-    def _key(self, one: Any) -> Any:
-        if not self._numbers:
-            return as_text(one) if self.given else one
-        try:
-            return float(one)
-        except (TypeError, ValueError):
-            return one
-
-    def learn(self, values: Sequence[Any]) -> None:
-        """Take up what a piece of the table has, unless all levels are given."""
-        if not self.given:
-            for one in values:
-                if self._places.setdefault(one, len(self.raw)) == len(self.raw):
-                    self.raw.append(one)
-
-    def settle(self, texts: bool) -> None:
-        """All were seen: numbers and times are put in order; text of a CSV file may be numbers, too."""
-        numbers = _numbers(self.raw) if texts and not self.given else None
-        keys = self.raw if numbers is None else numbers
-        if not self.given and keys and (numbers is not None or all(_is_number(k) or _is_time(k) for k in keys)):
-            order = sorted(range(len(keys)), key=lambda i: keys[i])
-            self.raw, keys = [self.raw[i] for i in order], [keys[i] for i in order]
-            self._places = {one: i for i, one in enumerate(self.raw)}
-        dated = [np.datetime64(k) for k in keys] if keys and all(map(_is_time, keys)) else keys
-        self.axis = Axis(self.name, as_coords(dated))
-
-    def places(self, values: Sequence[Any]) -> NDArray[np.int64]:
-        """The numbers of some values; −1 of one that is no level."""
-        return np.array([self._places.get(self._key(one), -1) for one in values], dtype=np.int64)
+# ---------------------------------------------------------------------------------------------------------------------
+# Where tables are.
 
 
-def _is_number(one: Any) -> bool:
-    return isinstance(one, int | float | np.number) and not isinstance(one, bool)
+def arrow_package(part: str = "") -> Any:
+    """pyarrow, or a part of it."""
+    return package(f"pyarrow{part}", "tables", "reading tables")
 
 
-def _is_time(one: Any) -> bool:
-    return isinstance(one, datetime.date | np.datetime64)
+def _is_parquet(path: str) -> bool:
+    return path.lower().endswith((".parquet", ".pq"))
 
 
-def _numbers(texts: Sequence[str]) -> list[Any] | None:
-    """The numbers that some texts mean, all of them different; ``None`` if they mean none."""
-    try:
-        found: list[Any] = [float(text) for text in texts]
-    except ValueError:
-        return None
-    whole = all(text.removeprefix("-").isdecimal() for text in texts)
-    distinct = len(set(found)) == len(found) and not any(map(math.isnan, found))
-    return ([int(text) for text in texts] if whole else found) if distinct else None
-
-
-class Pieces:
-    """A table that is read piece by piece, some columns at a time."""
-
-    name: str
-    """What messages call it."""
-    columns: list[str]
-    """Its columns."""
-    count: int
-    """Number of pieces."""
-    shared: bool = True
-    """Whether other processes can open it."""
-    texts: bool = False
-    """Whether numbers come as text."""
-    files: tuple[str, ...] = ()
-    """Where it is stored."""
-
-    def part(self, number: int, columns: list[str]) -> Any:
-        """An Arrow table of these columns of a piece, in their order."""
-        raise NotImplementedError
-
-    def read(self, number: int, columns: list[str], value: str, first: int) -> Any:
-        """The same with ``value`` as the last column, in float64; ``first`` is the number of the first row."""
-        arrow = package("pyarrow", "tables", "reading tables")
-        table = self.part(number, [*columns, value])
-        column = plain(table.column(value))
-        try:
-            return table.set_column(len(columns), value, column.cast(arrow.float64(), safe=False))
-        except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError):
-            values = column.to_pylist()
-            at = next((place for place, one in enumerate(values) if not _blank_or_number(one)), 0)
-            raise SampleError(
-                f"{self.row(first + at)} has {value} {brief(values[at])}, expected a number; convert column {value!r} "
-                "first, or name another one as value."
-            ) from None
-
-    def row(self, number: int) -> str:
-        """How a row is found, from its number."""
-        return f"row {number} of {self.name}"
-
-    def check(self, columns: Sequence[str]) -> None:
-        """Refuse columns that there are not, or twice."""
-        for column in columns:
-            if (count := self.columns.count(column)) != 1:
-                found = f"{count} columns" if count else "no column"
-                raise StreamError(f"{self.name} has {found} {column!r}; its columns are {listed(self.columns)}.")
-
-
-class MemoryPieces(Pieces):
-    """An Arrow table, or a data frame, with the rows of a sample put next to each other where they are not."""
-
-    shared = False
-
-    def __init__(self, table: Any, sample: str, file: str = "") -> None:
-        arrow = package("pyarrow", "tables", "reading tables")
-        if library(table) == "pandas":
-            table = arrow.Table.from_pandas(table, preserve_index=False)
-        elif not isinstance(table, arrow.Table):
-            table = arrow.table(table)
-        self.texts, self.files = bool(file), (file,) if file else ()
-        self.name, self.columns = repr(file) if file else "the table", list(map(str, table.column_names))
-        self.check([sample])
-        codes = coded(plain(table.column(sample)))[0]
-        runs = 1 + np.count_nonzero(np.diff(codes))
-        self._order = None if runs == len(np.unique(codes)) else np.argsort(codes, kind="stable")
-        self._table = table if self._order is None else table.take(self._order)
-        self.count = max(1, -(-table.num_rows // PIECE_ROWS))
-
-    def part(self, number: int, columns: list[str]) -> Any:
-        """Some rows."""
-        return self._table.select(columns).slice(number * PIECE_ROWS, PIECE_ROWS)
-
-    def row(self, number: int) -> str:
-        """As it was before rows were put together; of a file also its line, where no field has a line break."""
-        number = number if self._order is None else int(self._order[number])
-        return f"{super().row(number)}{f' (line {number + 2})' if self.files else ''}"
-
-
-class ParquetPieces(Pieces):
-    """A Parquet file, row group by row group."""
-
-    def __init__(self, path: str) -> None:
-        self.path, self.name, self.files = absolute(path), repr(path), (path,)
-        with reading(f"cannot open {path!r} as a Parquet file", "write it again"):
-            file = self._open()
-            self.columns, self.count = list(file.schema_arrow.names), file.num_row_groups
-
-    def _open(self) -> Any:
-        return package("pyarrow.parquet", "tables", "reading tables").ParquetFile(self.path)
-
-    def part(self, number: int, columns: list[str]) -> Any:
-        """A row group."""
-        with reading(f"cannot read row group {number} of {self.name}", "the file is damaged: write it again"):
-            return self._open().read_row_group(number, columns=columns).select(columns)
-
-
-def csv_columns(path: str) -> tuple[list[str], str]:
-    """Names of the columns of a CSV file, which are in its first line, and what parts them."""
-    with reading(f"cannot read {path!r}", "write it again, as text in UTF-8"):
+def _loaded(source: Any) -> Any:
+    """A table, or what lies at a path, as an Arrow table."""
+    arrow = arrow_package()
+    if not isinstance(source, str | os.PathLike):
+        if library(source) == "pandas":
+            return arrow.Table.from_pandas(source, preserve_index=False)
+        return source if isinstance(source, arrow.Table) else arrow.table(source)
+    path, parser = os.fsdecode(source), arrow_package(".csv")
+    with reading(f"cannot read {path!r} as a table", "write it again, a CSV file as text in UTF-8"):
+        if _is_parquet(path):
+            return arrow_package(".parquet").ParquetFile(path).read()
         with open(path, encoding="utf-8-sig", newline="") as file:
-            head = file.readline()
-        delimiter = max(",;\t", key=head.count)
-        names = next(csv.reader([head], delimiter=delimiter), [])
-    if not names:
-        raise StreamError(f"{path!r} is empty; its first line must name the columns.")
-    return names, delimiter
-
-
-def read_csv(path: str, number: str = "") -> Any:
-    """A CSV file, or one with tabs or semicolons, as an Arrow table of text; one column may be of ``number``."""
-    arrow = package("pyarrow", "tables", "reading tables")
-    parser = package("pyarrow.csv", "tables", "reading tables")
-    with reading(f"cannot read {path!r} as a table", "write it again, as text in UTF-8"):
-        names, delimiter = csv_columns(path)
-        types = {name: arrow.float64() if name == number else arrow.string() for name in names}
+            head = file.readline(2**20)  # names the columns
+        if not head.strip():
+            raise StreamError(f"{path!r} is empty; its first line must name the columns.")
+        block = min(max(os.path.getsize(path), 2**20), 2**31 - 1)  # all of it, from which types are told
         return parser.read_csv(
             path,
-            read_options=parser.ReadOptions(use_threads=False),  # which would not live on in a forked process
-            parse_options=parser.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            convert_options=parser.ConvertOptions(column_types=types, strings_can_be_null=False),
+            read_options=parser.ReadOptions(use_threads=False, block_size=block),  # threads do not survive a fork
+            parse_options=parser.ParseOptions(delimiter=max(",;\t", key=head.count), newlines_in_values=True),
+            convert_options=parser.ConvertOptions(strings_can_be_null=False),
         )
-
-
-def brief(one: Any) -> str:
-    """A value of a table as messages show it."""
-    text = repr(one)
-    return text if len(text) <= LETTERS else f"{text[:LETTERS]} ..."
-
-
-def _blank_or_number(one: Any) -> bool:
-    try:
-        return one is None or one == "" or float(one) is not None
-    except (TypeError, ValueError):
-        return False
 
 
 def plain(column: Any) -> Any:
     """A column in one piece, categories as what they stand for."""
-    arrow = package("pyarrow", "tables", "reading tables")
+    arrow = arrow_package()
     whole = arrow.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)
     return whole.cast(whole.type.value_type) if arrow.types.is_dictionary(whole.type) else whole
 
 
-def coded(column: Any) -> tuple[np.ndarray[Any, Any], list[Any]]:
+def coded(column: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Numbers of the values of a column, −1 where there is none, and the values."""
-    encoded = column.dictionary_encode()
-    return encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False), encoded.dictionary.to_pylist()
+    encoded = plain(column).dictionary_encode()
+    values = encoded.dictionary.to_numpy(zero_copy_only=False)
+    if not all(isinstance(one, str) for one in values[:1]):  # texts stay as they are: one may be long
+        values = as_coords(values)
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    empty = np.array([*(one == "" or one != one for one in values.tolist()), True])  # the last is that of -1
+    return np.where(empty[codes], -1, codes), values
+
+
+def brief(one: Any) -> str:
+    """A value of a table as messages show it."""
+    text = repr(str(one)) if isinstance(one, str) else as_text(one)
+    return text if len(text) <= LETTERS else f"{text[:LETTERS]} ..."
+
+
+def _several(values: Sequence[Any] | NDArray[Any]) -> str:
+    return ", ".join(map(brief, values[:SHOWN])) + (", ..." if len(values) > SHOWN else "")
+
+
+def _checked(source: Any) -> str:
+    path = os.fsdecode(source)
+    if not os.path.exists(path):
+        raise StreamError(f"no such file or folder: {path!r}.")
+    check_regular(path)
+    return path
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Long tables.
 
 
 class Table:
-    """A long table as samples that can be read at any place."""
+    """A long table as samples that can be read at any place.
 
-    def __init__(self, pieces: Pieces, columns: Columns) -> None:
-        pieces.check([*columns.keys, columns.value])
-        self.pieces, self.columns, self.name = pieces, columns, pieces.name
-        self.levels = [Levels(name, given) for name, given in columns.modes.items()]
-        self.starts, self._piece_starts = self._index()
-        for levels in self.levels:
-            levels.settle(pieces.texts)
-        self.dims = tuple(len(levels.raw) for levels in self.levels)
+    It is read piece by piece, some columns at a time: row groups of a Parquet file, or rows in memory, which are put in
+    order where those of a sample are not next to each other.
+    """
+
+    def __init__(self, source: Any, columns: Columns) -> None:
+        path = _checked(source) if isinstance(source, str | os.PathLike) else ""
+        self.name, self.files = repr(path) if path else "the table", (path,) if path else ()
+        self.columns, self.shared, self._path = columns, _is_parquet(path), absolute(path)
+        self._table: Any = None
+        self._order: NDArray[np.int64] | None = None
+        if self.shared:
+            with reading(f"cannot open {self.name} as a Parquet file", "write it again"):
+                names, self._count = self._parquet().schema_arrow.names, self._parquet().num_row_groups
+        else:
+            self._table = _loaded(source)
+            names, self._count = self._table.column_names, max(1, -(-self._table.num_rows // PIECE_ROWS))
+        for column in (*columns.keys, columns.value):
+            if (count := names.count(column)) != 1:
+                found = f"{count} columns" if count else "no column"
+                raise StreamError(f"{self.name} has {found} {column!r}; its columns are {listed(names)}.")
+        if not self.shared:
+            codes, _ = coded(self._table.column(columns.sample))
+            if 1 + np.count_nonzero(np.diff(codes)) > len(np.unique(codes)):
+                self._order = np.argsort(codes, kind="stable")
+                self._table = self._table.take(self._order)
+        self.starts, self._piece_starts, parts = self._index()
+        if not len(self):
+            raise StreamError(f"{self.name} has no rows; give at least one sample.")
+        modes = zip(columns.modes.items(), parts, strict=True)
+        self.levels = {name: _levels(name, given, some) for (name, given), some in modes}
+        self.axes = (Axis(columns.sample), *(Axis(name, levels) for name, levels in self.levels.items()))
+        self.dims = tuple(map(len, self.levels.values()))
         self.size = math.prod(self.dims)
         if self.size > LARGEST:
             raise StreamError(f"{self.name} has {self.dims} levels, more cells than can be numbered; leave a mode out.")
-        self.axes = (Axis(columns.sample), *(levels.axis for levels in self.levels))
         self._held: tuple[int, NDArray[np.int64], NDArray[np.float64]] | None = None
+
+    def _parquet(self) -> Any:
+        return arrow_package(".parquet").ParquetFile(self._path)
+
+    def _part(self, number: int, columns: list[str]) -> Any:
+        """An Arrow table of these columns of a piece, in their order."""
+        if self._table is not None:
+            return self._table.select(columns).slice(number * PIECE_ROWS, PIECE_ROWS)
+        with reading(f"cannot read row group {number} of {self.name}", "the file is damaged: write it again"):
+            return self._parquet().read_row_group(number, columns=columns).select(columns)
+
+    def row(self, number: int) -> str:
+        """How a row is found: as it was before rows were put in order, of a CSV file also its line."""
+        number = number if self._order is None else int(self._order[number])
+        line = f" (line {number + 2})" if self.files and not self.shared else ""
+        return f"row {number} of {self.name}{line}"
 
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    def _index(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The first row of every sample, and of every piece, and the end of both."""
+    def _index(self) -> tuple[NDArray[np.int64], NDArray[np.int64], list[list[NDArray[Any]]]]:
+        """The first row of every sample, and of every piece, and the end of both; what every mode has, by pieces."""
         starts: list[int] = []
+        found: list[list[NDArray[Any]]] = [[] for _ in self.columns.modes]
         pieces, rows, seen, last = [0], 0, set[Any](), None
-        for number in range(self.pieces.count):
-            part = self.pieces.part(number, self.columns.keys)
+        for number in range(self._count):
+            part = self._part(number, self.columns.keys)
             codes, values = self._codes(part, 0, rows)
-            for place, levels in enumerate(self.levels):
-                levels.learn(self._codes(part, place + 1, rows)[1])
+            for place, levels in enumerate(found):
+                levels.append(self._codes(part, place + 1, rows)[1])
             for at in (0, *(np.flatnonzero(np.diff(codes)) + 1).tolist()) if len(codes) else ():
                 own = values[codes[at]]
                 if starts and own == last:
                     continue
                 if own in seen:
                     raise StreamError(
-                        f"{self.pieces.row(rows + at)} goes on with {self.columns.sample} {brief(own)} after rows of "
+                        f"{self.row(rows + at)} goes on with {self.columns.sample} {brief(own)} after rows of "
                         f"others; sort the table by {self.columns.sample!r}, or give it as a data frame, which is "
                         "sorted here."
                     )
@@ -339,17 +243,15 @@ class Table:
                 last = own
             rows += part.num_rows
             pieces.append(rows)
-        return np.array([*starts, rows]), np.array(pieces)
+        return np.array([*starts, rows]), np.array(pieces), found
 
-    def _codes(self, part: Any, place: int, first: int) -> tuple[NDArray[Any], list[Any]]:
+    def _codes(self, part: Any, place: int, first: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """Numbers and values of a column of a piece, whose first row is number ``first``."""
-        codes, values = coded(plain(part.column(place)))
-        empty = {i for i, one in enumerate(values) if one is None or one == "" or one != one} | {-1}
-        if len(codes) and (wrong := np.isin(codes, list(empty))).any():
+        codes, values = coded(part.column(place))
+        if len(codes) and codes.min() < 0:
             name = self.columns.keys[place]
             raise SampleError(
-                f"{self.pieces.row(first + int(np.argmax(wrong)))} has no {name}; fill column {name!r}, or take such "
-                "rows out."
+                f"{self.row(first + int(np.argmin(codes)))} has no {name}; fill column {name!r}, or take such rows out."
             )
         return codes, values
 
@@ -359,28 +261,40 @@ class Table:
         if held is not None and held[0] == number:
             return held[1:]
         first = int(self._piece_starts[number])
-        part = self.pieces.read(number, self.columns.keys, self.columns.value, first)
+        part = self._part(number, [*self.columns.keys, self.columns.value])
         cells = np.zeros(part.num_rows, np.int64)
-        for place, levels in enumerate(self.levels):
+        for place, (name, levels) in enumerate(self.levels.items()):
             codes, values = self._codes(part, place + 1, first)
-            own = levels.places(values)[codes] if len(codes) else codes
+            own = _places(levels, values)[codes]
             if len(own) and own.min() < 0:
                 at = int(np.argmin(own))
-                known = ", ".join(map(brief, levels.raw[:SHOWN])) + (", ..." if len(levels.raw) > SHOWN else "")
                 raise SampleError(
-                    f"{self.pieces.row(first + at)} has {levels.name} {brief(values[codes[at]])}, which is none of its "
-                    f"{len(levels.raw)} levels ({known}); add it to modes={{{levels.name!r}: ...}}, or leave it out."
+                    f"{self.row(first + at)} has {name} {brief(values[codes[at]])}, which is none of its "
+                    f"{len(levels)} levels ({_several(levels)}); add it to modes={{{name!r}: ...}}, or leave it out."
                 )
-            cells = cells * self.dims[place] + own
-        numbers = plain(part.column(len(self.levels) + 1)).to_numpy(zero_copy_only=False).astype(np.float64)
-        self._held = (number, cells, numbers)
-        return cells, numbers
+            cells = cells * len(levels) + own
+        self._held = (number, cells, self._numbers(plain(part.column(len(self.axes))), first))
+        return self._held[1:]
+
+    def _numbers(self, column: Any, first: int) -> NDArray[np.float64]:
+        """The values of a piece, whose first row is number ``first``."""
+        arrow, name = arrow_package(), self.columns.value
+        try:
+            numbers: NDArray[np.float64] = column.cast(arrow.float64(), safe=False).to_numpy(zero_copy_only=False)
+            return numbers
+        except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError):
+            values = column.to_pylist()
+            at = next((place for place, one in enumerate(values) if one and not _is_number(one)), 0)
+            raise SampleError(
+                f"{self.row(first + at)} has {name} {brief(values[at])}, expected a number; convert column "
+                f"{name!r} first, or name another one as value."
+            ) from None
 
     def rows(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
         """Of samples ``start`` to ``stop``: the sample of every row, counted from 0, its cell, and its value."""
         first, end = int(self.starts[start]), int(self.starts[stop])
         parts = []
-        for number in range(int(np.searchsorted(self._piece_starts, first, side="right")) - 1, self.pieces.count):
+        for number in range(int(np.searchsorted(self._piece_starts, first, side="right")) - 1, self._count):
             begin = int(self._piece_starts[number])
             if begin >= end:
                 break
@@ -394,18 +308,18 @@ class Table:
         if same.any():
             row = int(order[1:][same].min())
             raise SampleError(
-                f"{self.pieces.row(first + row)} gives {self.cell(first + row, int(cells[row]))} a second time; add "
+                f"{self.row(first + row)} gives {self._cell(first + row, int(cells[row]))} a second time; add "
                 "such rows up first, or take one out."
             )
         return sample, cells, values
 
-    def cell(self, row: int, cell: int) -> str:
+    def _cell(self, row: int, cell: int) -> str:
         """A cell of the sample of a row, in words."""
         number = int(np.searchsorted(self._piece_starts, row, side="right")) - 1
-        column = self.pieces.part(number, [self.columns.sample]).column(0)
+        column = self._part(number, [self.columns.sample]).column(0)
         own = column[row - int(self._piece_starts[number])].as_py()
         places = np.unravel_index(cell, self.dims)
-        told = (f"{one.name} {brief(one.axis.entry(int(i)))}" for one, i in zip(self.levels, places, strict=True))
+        told = (f"{axis.name} {axis.entry(int(i))!r}" for axis, i in zip(self.axes[1:], places, strict=True))
         return f"{', '.join(told)} of {self.columns.sample} {brief(own)}"
 
     def dense(self, start: int, stop: int) -> NDArray[np.float64]:
@@ -419,11 +333,38 @@ class Table:
             present[sample * self.size + cells] = True
             absent, cell = divmod(int(np.argmin(present)), self.size)
             raise SampleError(
-                f"{self.name} has no row for {self.cell(int(self.starts[start + absent]), cell)}; every cell of every "
+                f"{self.name} has no row for {self._cell(int(self.starts[start + absent]), cell)}; every cell of every "
                 'sample needs one: give missing="zero" if cells without a row are zeros, as of counts, or "nan" if '
                 "they are not known."
             )
         return block.reshape(stop - start, *self.dims)
+
+
+def _is_number(one: Any) -> bool:
+    try:
+        return float(one) is not None
+    except (TypeError, ValueError):
+        return False
+
+
+def _levels(name: str, given: Sequence[Any] | None, parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """The levels of a mode: those that are given, or else all that its column has."""
+    if given is None:
+        found = np.concatenate(parts)
+        return np.unique(found) if found.dtype.kind in "fiuM" else as_coords(list(dict.fromkeys(found.tolist())))
+    dates = all(isinstance(one, datetime.date) for one in given)
+    coords = as_coords([np.datetime64(one) for one in given] if dates else list(given))
+    if (different := len(np.unique(coords))) < len(coords):
+        raise StreamError(f"levels of {name!r} must differ, got {len(coords)} with {different} different.")
+    return coords
+
+
+def _places(levels: NDArray[Any], values: NDArray[Any]) -> NDArray[np.int64]:
+    """Which levels some values are, −1 if none: numbers as they are, words and times by their text."""
+    numbers = levels.dtype.kind in "fiu" and values.dtype.kind in "fiu"
+    keys, own = (one.tolist() if numbers else list(map(as_text, one)) for one in (levels, values))
+    known = {key: place for place, key in enumerate(keys)}
+    return np.array([known.get(key, -1) for key in own], dtype=np.int64)
 
 
 class TableSource(Source):
@@ -433,8 +374,8 @@ class TableSource(Source):
 
     def __init__(self, table: Table) -> None:
         self.name, self.shape, self.dtype = table.name, (len(table), *table.dims), np.dtype(np.float64)
-        self.axes, self.shared = table.axes, table.pieces.shared
-        self._table, self.files = table, table.pieces.files
+        self.axes, self.shared = table.axes, table.shared
+        self._table, self.files = table, table.files
 
     def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
         """The entries in these ranges of the leading axes."""
@@ -452,10 +393,14 @@ class SparseTableStream(NumberedStream):
     def __init__(self, table: Table) -> None:
         self.dims, self.length = check_dims(table.dims), len(table)
         self.labels = labels_of(table.axes, table.name)
-        self.readable_elsewhere = table.pieces.shared
-        self._table, self.files = table, table.pieces.files
+        self.readable_elsewhere = table.shared
+        self._table, self.files = table, table.files
+        bounds = [0]  # batches of whole samples, each of about so many rows
+        while bounds[-1] < self.length:
+            end = int(np.searchsorted(table.starts, table.starts[bounds[-1]] + BATCH_ENTRIES, side="right")) - 1
+            bounds.append(max(bounds[-1] + 1, end))
         entries = max(1, int(table.starts[-1]) // self.length)
-        self.layout = Layout(_bounds(table.starts), True, entries, False, private=not table.pieces.shared)
+        self.layout = Layout(np.array(bounds), True, entries, False, private=not table.shared)
 
     @property
     def identity(self) -> str:
@@ -469,27 +414,14 @@ class SparseTableStream(NumberedStream):
         sample, cells, values = self._table.rows(start, stop)
         if not np.isfinite(values).all():
             row = int(self._table.starts[start]) + int(np.argmin(np.isfinite(values)))
-            raise SampleError(f"{self._table.pieces.row(row)} has no finite value; fill it in, or take the row out.")
+            raise SampleError(f"{self._table.row(row)} has no finite value; fill it in, or take the row out.")
         coords = np.stack(np.unravel_index(cells, self.dims))
         return SparseBatch(coords, values, sample, stop - start, self.dims, start)
 
 
-def _bounds(starts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Batches of whole samples, each of about so many rows."""
-    bounds = [0]
-    while bounds[-1] < len(starts) - 1:
-        end = int(np.searchsorted(starts, starts[bounds[-1]] + BATCH_ENTRIES, side="right")) - 1
-        bounds.append(max(bounds[-1] + 1, end))
-    return np.array(bounds)
-
-
-def open_table(source: Any, columns: Columns | None, shuffle: int | None, nan_policy: NanPolicy) -> NumberedStream:
-    """A table as a stream of samples."""
-    if columns is None:
-        raise StreamError(_what_to_do(source))
-    table = Table(_pieces(source, columns), columns)
-    if not len(table):
-        raise StreamError(f"{table.name} has no rows; give at least one sample.")
+def open_table(source: Any, columns: Columns, shuffle: int | None, nan_policy: NanPolicy) -> NumberedStream:
+    """A long table as a stream of samples."""
+    table = Table(source, columns)
     if columns.missing == "zero" and table.starts[-1] < DENSE_SHARE * table.size * len(table):
         if shuffle is not None or nan_policy != "raise":
             raise StreamError("shuffle and nan_policy are for dense samples, and this table is sparse; leave them out.")
@@ -497,48 +429,42 @@ def open_table(source: Any, columns: Columns | None, shuffle: int | None, nan_po
     return StoredStream(TableSource(table), shuffle, nan_policy)
 
 
-def _pieces(source: Any, columns: Columns) -> Pieces:
-    if not isinstance(source, str | os.PathLike):
-        return MemoryPieces(source, columns.sample)
-    path = _checked(source)
-    if path.lower().endswith((".parquet", ".pq")):
-        return ParquetPieces(path)
-    try:
-        table = read_csv(path, columns.value)
-    except StreamError:  # if not all values are numbers, text tells which is none
-        table = read_csv(path)
-    return MemoryPieces(table, columns.sample, path)
+# ---------------------------------------------------------------------------------------------------------------------
+# Tables of numbers.
 
 
-def _checked(source: Any) -> str:
-    path = os.fsdecode(source)
-    if not os.path.exists(path):
-        raise StreamError(f"no such file or folder: {path!r}.")
-    check_regular(path)
-    return path
-
-
-def _what_to_do(source: Any) -> str:
-    """Of a table that nothing was said of, maybe a matrix of numbers: what it is, and what to do."""
-    if isinstance(source, str | os.PathLike):
-        path, what = _checked(source), repr(os.fsdecode(source))
-        is_parquet = path.lower().endswith((".parquet", ".pq"))
-        columns = ParquetPieces(path).columns if is_parquet else csv_columns(path)[0]
-        name, matrix, command = (
-            what,
-            "numpy.loadtxt(path, delimiter=',', skiprows=1)",
-            " (tpca: --sample, --modes, --value)",
-        )
+def number_table(source: Any) -> Source:
+    """A table whose columns are all numbers, a sample in every row; what to do about any other."""
+    path = _checked(source) if isinstance(source, str | os.PathLike) else None
+    if path is None and hasattr(source, "to_numpy") and hasattr(source, "dtypes"):  # of pandas or polars
+        names = list(source.columns)
+        numbers = all(d.is_numeric() if hasattr(d, "is_numeric") else d.kind in "fiu" for d in source.dtypes)
+        if names and numbers:
+            index, columns = (getattr(getattr(source, name, None), "name", None) for name in ("index", "columns"))
+            axes = (Axis(str(index or "")), Axis(str(columns or "column"), as_coords(names)))
+            return ArraySource(np.asarray(source.to_numpy(), dtype=np.float64), axes, "the data frame")
     else:
-        columns = list(map(str, getattr(source, "column_names", None) or source.columns))
+        table, types = _loaded(source), arrow_package().types
+        names = table.column_names
+        if path is not None and (wrong := [name for name in names if not name.strip() or _is_number(name)]):
+            raise StreamError(  # a sample, or the index of pandas
+                f"the first line of {path!r} must name the columns, and {brief(wrong[0])} is no name: write it again, "
+                "from pandas with df.to_csv(path, index=False), or give numpy.loadtxt(path, delimiter=','), saved with "
+                "numpy.save for the command."
+            )
+        if names and all(types.is_integer(kind) or types.is_floating(kind) for kind in table.schema.types):
+            columns = [plain(column).to_numpy(zero_copy_only=False) for column in table.columns]
+            axes = (Axis(), Axis("column", as_coords(names)))
+            found = ArraySource(np.column_stack(columns).astype(np.float64), axes, repr(path) if path else "the table")
+            found.files = (path,) if path else ()
+            return found
+    what, name, command = repr(path), repr(path), " (tpca: --sample, --modes, --value)"
+    if path is None:
         what, name, command = f"a {type(source).__name__}", "df", ""
-        matrix = "df.to_numpy()" if hasattr(source, "to_numpy") else "df.to_pandas().to_numpy()"  # an Arrow table
-    shown = ", ".join(map(brief, columns[:SHOWN])) + (", ..." if len(columns) > SHOWN else "")
-    return (
-        f"{what} is a table with columns {shown}, and a sample is an array: say which columns are the sample, the "
-        "modes (axes of a sample) and the value, "
-        f"tpca.open_stream({name}, sample=..., modes=[..., ...], value=...){command}, and fit that. "
-        "A frame of numbers alone is taken as one sample a row (df.select_dtypes('number')); samples with several "
-        f"axes are given as an array: {matrix}.reshape(n, d_1, ..., d_k)"
-        f"{', saved with numpy.save for the command' if command else ''}."
+    raise StreamError(
+        f"{what} is a table with columns {_several(list(map(str, names)))}, and a sample is an array: say which "
+        "columns are the sample, the modes (axes of a sample) and the value, "
+        f"tpca.open_stream({name}, sample=..., modes=[..., ...], value=...){command}, and fit that. A table of numbers "
+        "alone is taken as one sample a row (df.select_dtypes('number')); samples with several axes are given as an "
+        "array: df.to_numpy().reshape(n, d_1, ..., d_k)."
     )

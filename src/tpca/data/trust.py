@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import math
 import os
 import zlib
@@ -42,14 +43,14 @@ _SETTLING = "tpca-settle"
 _BLOSC_HEAD = 16
 
 
-def check_metadata(store: str, inner: str) -> None:
-    """Refuse metadata, of an array and its groups in a folder, that are pipes, devices or too long to be any."""
-    places = [store]
-    for name in filter(None, inner.split("/")):
-        places.append(os.path.join(places[-1], name))
-    for path in (os.path.join(place, name) for place in places for name in _METADATA):
-        if os.path.lexists(path):
-            check_regular(path, JSON_BYTES)
+def open_node(store: Any, inner: str) -> Any:
+    """An array or group; refuses metadata, also of its groups in a folder, that are pipes, devices, or too long."""
+    if isinstance(store, str) and os.path.isdir(store):
+        for place in itertools.accumulate(filter(None, inner.split("/")), os.path.join, initial=store):
+            for path in (os.path.join(place, name) for name in _METADATA):
+                if os.path.lexists(path):
+                    check_regular(path, JSON_BYTES)
+    return zarr.open(store, mode="r", path=inner or None)
 
 
 def check_chunks(array: Any, store: str, inner: str, name: str) -> str:

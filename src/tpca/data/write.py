@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tpca.data.numpy_files import npz_bytes, read_npz
+from tpca.data.stores import package
 from tpca.errors import StreamError, reading
 from tpca.files import replacing
 from tpca.model import BATCH_ENTRIES, Samples, SpikedTensor
@@ -44,43 +45,27 @@ def write_samples(
     """
     if path.suffix not in (".npy", ".zarr"):
         raise StreamError(f"the suffix of {str(path)!r} must be .npy or .zarr.")
-    writer = _npy if path.suffix == ".npy" else _zarr
-    beside = truth_path(path)
-    with replacing(path, *([beside] if truth else []), removing=[beside]) as (draft, *other):
-        writer(draft, (count, *samples.dims), samples.dtype, _batches(samples, count, progress))
+    beside, shape = truth_path(path), (count, *samples.dims)
+    with replacing(path, *([beside] if truth else []), removing=[beside]) as (draft, *other), ExitStack() as opened:
+        if path.suffix == ".npy":  # plain writes, not a memory map: on a full disk a map ends the process
+            file = opened.enter_context(draft.open("wb"))
+            head = {"descr": np.lib.format.dtype_to_descr(samples.dtype), "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, head)
+        else:
+            zarr = package("zarr", "zarr", "writing Zarr")
+            array = zarr.open_array(str(draft), mode="w", shape=shape, chunks=_chunks(shape), dtype=samples.dtype)
+        first, batches = 0, iter(samples)
+        while first < count:
+            part = next(batches)[: count - first]
+            if path.suffix == ".npy":
+                file.write(np.ascontiguousarray(part).data)
+            else:
+                array[first : first + len(part)] = part
+            first += len(part)
+            progress(first)
         if truth:
             named: dict[str, Any] = {f"mode_{i}": v for i, v in enumerate(truth.vectors)}
             np.savez(other[0], strength=truth.strength, **named)
-
-
-def _batches(samples: Samples, count: int, progress: Progress) -> Iterator[tuple[int, NDArray[Any]]]:
-    first = 0
-    for batch in samples:
-        part = batch[: count - first]
-        yield first, part
-        first += len(part)
-        progress(first)
-        if first == count:
-            return
-
-
-def _npy(path: Path, shape: tuple[int, ...], dtype: Any, batches: Iterator[tuple[int, NDArray[Any]]]) -> None:
-    """Plain writes, not a memory map: on a full disk a map ends the process."""
-    with path.open("wb") as file:
-        head = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(file, head)
-        for _, batch in batches:
-            file.write(np.ascontiguousarray(batch).data)
-
-
-def _zarr(path: Path, shape: tuple[int, ...], dtype: Any, batches: Iterator[tuple[int, NDArray[Any]]]) -> None:
-    try:
-        import zarr
-    except ImportError:
-        raise StreamError("writing Zarr needs the zarr package; install tpca[zarr].") from None
-    array = zarr.open_array(str(path), mode="w", shape=shape, chunks=_chunks(shape), dtype=dtype)
-    for first, batch in batches:
-        array[first : first + len(batch)] = batch
 
 
 def _chunks(shape: tuple[int, ...]) -> tuple[int, ...]:

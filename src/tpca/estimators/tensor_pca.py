@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 
 from tpca.data import Stream
 from tpca.data.base import check_axis
-from tpca.data.stores import is_epochs, labels_of_epochs
+from tpca.data.open import is_epochs, labels_of_epochs
 from tpca.engines import Data, Engine
 from tpca.engines.opening import check_labels, form_of, handed, opened
 from tpca.errors import SampleError, SolverError

@@ -86,7 +86,8 @@ def one_by_one(batch: Batch) -> StreamError:
 def missing(index: int) -> SampleError:
     """The error for a sample with entries that are not numbers."""
     return SampleError(
-        f'sample {index} contains NaN or Inf; clean it, or give nan_policy="omit" or "zero" (tpca: --nan-policy).'
+        f'sample {index} contains NaN or Inf; clean it, or give nan_policy="omit", or "zero" for a mean or effect by '
+        "least squares (tpca: --nan-policy)."
     )
 
 
