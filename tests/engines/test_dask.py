@@ -31,11 +31,12 @@ from tpca.cli.cluster import cluster
 from tpca.data import open_stream, open_views, stored
 from tpca.data import rows as vectors
 from tpca.data import rows as views_module
-from tpca.engines import DaskEngine, LocalEngine, groups
+from tpca.engines import DaskEngine, LocalEngine
+from tpca.engines import base as groups
+from tpca.engines.base import cut_samples
 from tpca.engines.dask import cluster as cluster_module
 from tpca.engines.dask import engine as engine_module
 from tpca.engines.dask.cluster import Cluster
-from tpca.engines.groups import cut_samples
 from tpca.errors import CheckpointError, ClusterError, SampleError, StreamError
 from tpca.solvers.least_squares.solver import LeastSquares
 from tpca.solvers.paper.schedule import Leg, Schedule
@@ -756,7 +757,7 @@ class TestDoors:
         there = TensorPCA(random_state=0).fit(array)
         assert len(asked) > 1  # every round, and all groups at once
         assert (there.solver_, there.shape_in_) == ("least_squares", DIMS)
-        monkeypatch.setattr("tpca.engines.opening.active_client", lambda: None)
+        monkeypatch.setattr("tpca.engines.local.active_client", lambda: None)
         here = TensorPCA(random_state=0).fit(array)
         assert shown(there.result_) == shown(here.result_)
 
@@ -821,9 +822,9 @@ class TestReaders:
         with nothing_read_here():
             there, scored = pca.transform(source), pca.score(source)
             again = pca.transform(source)  # an engine is read from its first sample every time
-            monkeypatch.setattr("tpca.engines.opening.PIECE", 37)
+            monkeypatch.setattr("tpca.engines.local.PIECE", 37)
             in_pieces = pca.score(source)
-        monkeypatch.setattr("tpca.engines.opening.active_client", lambda: None)
+        monkeypatch.setattr("tpca.engines.local.active_client", lambda: None)
         assert there.tobytes() == again.tobytes() == pca.transform(X).tobytes()
         # Products of four numbers in single precision, added up: 120 roundings of terms of unit size.
         rewards = np.einsum("nabc,ra,rb,rc->n", samples.astype(float), *pca.components_)
@@ -843,7 +844,7 @@ class TestReaders:
         source = DaskEngine(client, open_views(files)) if given == "engine" else arrays
         with nothing_read_here():
             there, score = cca.transform(source), cca.score(source)
-        monkeypatch.setattr("tpca.engines.opening.active_client", lambda: None)
+        monkeypatch.setattr("tpca.engines.local.active_client", lambda: None)
         here = cca.transform(files if given == "engine" else arrays)
         assert [y.tobytes() for y in there] == [y.tobytes() for y in here]
         assert float(score) == pytest.approx(float(cca.score(views)), rel=1e-9)

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from tpca.data.base import all_finite, as_array, to_floats
 from tpca.data.rows import KEPT_BYTES, open_views
-from tpca.engines.opening import rows_opened
+from tpca.engines.local import rows_opened
 from tpca.errors import SampleError, SolverError
 from tpca.estimators._common import RowsEstimator, seed_from, view_labels
 from tpca.labels import Labels
