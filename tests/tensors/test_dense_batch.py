@@ -3,17 +3,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from homes import JAX, NUMPY, homes
+from homes import JAX, homes
 from naive import einsum_gradient
 from tpca.errors import SampleError
-from tpca.tensors import DenseBatch, DeviceBatch, Query, contract, contract_all
+from tpca.tensors import DenseBatch, Query, contract, contract_all
 from tpca.tensors.blocks import Partition, narrowed, widened
 from tpca.tensors.namespaces import to_host
 
 
 def batch_of(home, samples, **more):
     """Samples as a batch, where they live: the suite of dense batches is that of all of them."""
-    return DenseBatch(samples, **more) if home == NUMPY else DeviceBatch(home.put(samples), **more)
+    return DenseBatch(home.put(samples), **more)
 
 
 def partitions(dims):

@@ -9,7 +9,7 @@ from tpca.data import stored as device
 from tpca.engines import LocalEngine, PushEngine
 from tpca.errors import DeviceMemoryError, SampleError, TpcaError
 from tpca.solvers.race.whitening import ModeMoments
-from tpca.tensors import DeviceBatch, Gradients, Query, RankOne, Rewards, SampleGradients, TensorSum
+from tpca.tensors import DenseBatch, Gradients, Query, RankOne, Rewards, SampleGradients, TensorSum
 from tpca.tensors.accumulators import gradient_bytes
 from tpca.tensors.blocks import Partition
 from tpca.tensors.namespaces import crossed
@@ -161,7 +161,7 @@ def test_samples_with_missing_entries_are_left_out_or_filled_in_there(home, poli
     np.testing.assert_allclose(found.total, expected.total, rtol=1e-5, atol=1e-5)
 
 
-class FullDevice(DeviceBatch):
+class FullDevice(DenseBatch):
     """A device without memory, which says so as PyTorch does."""
 
     def add_to(self, total, weight=1.0):
@@ -181,7 +181,7 @@ def test_a_device_without_memory_says_how_many_samples_would_fit():
 
 
 def test_other_errors_stay_what_they_are(monkeypatch):
-    batch = DeviceBatch(STRICT.put(SAMPLES))
+    batch = DenseBatch(STRICT.put(SAMPLES))
     monkeypatch.setattr(batch, "add_to", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         PushEngine(DIMS).push(batch, TensorSum(), 37)

@@ -38,7 +38,7 @@ from tpca.errors import SampleError, StreamError, reading
 from tpca.labels import labels_of
 from tpca.model import BATCH_ENTRIES
 from tpca.randomness import generator
-from tpca.tensors import Batch, DeviceBatch, SlabBatch
+from tpca.tensors import Batch, DenseBatch, SlabBatch
 from tpca.tensors.accumulators import digest
 from tpca.tensors.dense import missing
 from tpca.tensors.namespaces import home_of
@@ -109,7 +109,7 @@ class StoredStream(NumberedStream):
 
     def _digest(self) -> str:
         if self.like is not None:
-            return digest(DeviceBatch(self.like).content())
+            return digest(DenseBatch(self.like).content())
         mode, parts = self._cut if self._slabs else (0, [slice(0, self.dims[0])])
         lengths = [*self.dims[:mode], parts[0].stop - parts[0].start, *self.dims[mode + 1 :]]
         places = spread(self.length, read_cost(self._source, tuple(lengths)))
@@ -171,7 +171,7 @@ class StoredStream(NumberedStream):
                 )
             batch = as_batch(block, first, a, self.nan_policy)
         else:
-            batch = as_batch(self.like, first, a, self.nan_policy, (a, b))
+            batch = as_batch(self.like[a:b, ...], first, a, self.nan_policy)
         if self.shuffle is None:
             return batch
         turned = batch.taken(self._permutation(a, len(batch)))

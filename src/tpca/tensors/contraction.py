@@ -180,20 +180,23 @@ def contract_all(tensor: NDArray[Any], queries: Sequence[Query]) -> tuple[Answer
 
     Gradients come in the dtype of their block's replicas, rewards in float64.
     """
-    answers = [Answer.empty(query) for query in queries]
+    answers = tuple(Answer.empty(query) for query in queries)
     for part in gradients_of(tensor, queries):
-        gradients = subtract(part.gradients, part.vectors, queries[part.number])
-        answer = answers[part.number]
-        answer.rewards[part.some] = rewards(gradients, part.vectors)
-        narrow(gradients, answer.gradients, part.some)
-    return tuple(answers)
+        fill(answers[part.number], queries[part.number], part.some, part.gradients, part.vectors)
+    return answers
 
 
-def narrow(parts: dict[int, Array], gradients: dict[int, NDArray[Any]], some: slice) -> None:
-    """Store gradients in the dtype of their replicas, infinite where they do not fit; those in float32 are used up."""
+def fill(answer: Answer, query: Query, some: slice, gradients: dict[int, Array], vectors: Sequence[Array]) -> None:
+    """Take gradients, as rows, of some replicas into an answer, without known components, and their rewards.
+
+    They are stored in the dtype of their replicas, infinite where they do not fit; those in float32 are used up.
+    """
+    gradients = subtract(gradients, vectors, query)
+    answer.rewards[some] = rewards(gradients, vectors)
     with np.errstate(over="ignore"):
-        for m, gradient in parts.items():
-            narrowed(gradient.reshape(gradients[m][some].shape), gradients[m][some])
+        for m, gradient in gradients.items():
+            target = answer.gradients[m][some]
+            narrowed(gradient.reshape(target.shape), target)
 
 
 def add_gradients_of(tensor: NDArray[Any], queries: Sequence[Query], sums: Sequence[dict[int, Array]]) -> None:

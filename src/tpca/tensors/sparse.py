@@ -191,7 +191,24 @@ class SparseBatch:
             return
         values = np.require(self.values, np.float64, ["C", "W"])
         for query, own in zip(queries, sums, strict=True):
-            _add(values, self._places(query), query, own)
+            places, blocks = self._places(query), range(len(query.partition))
+            # A block that is alone in being asked for has no part in its gradient: its replicas are not even read.  Of
+            # replicas that must be converted, only what is read is: modes may be longer than there are entries.
+            alone = query.blocks if len(query.blocks) == 1 else ()
+            ready = [w.dtype == np.float64 and w.flags.c_contiguous for w in query.replicas]
+            every = np.arange(len(values))
+            read = np.stack([0 * every if m in alone else places[m] if ready[m] else every for m in blocks])
+            wanted, nothing = np.isin(blocks, query.blocks), np.empty((0, 0))
+            step = max(1, CHUNK // (len(places) * len(values)))
+            for start in range(0, len(query.replicas[0]), step):
+                some = slice(start, start + step)
+                count, rows = len(query.replicas[0][some]), []
+                for m, w in enumerate(query.replicas):
+                    block = np.ones((count, 1)) if m in alone else w[some].reshape(count, -1)
+                    block = block if m in alone or ready[m] else block[:, places[m]]
+                    rows.append(np.require(block, np.float64, ["C", "W"]))
+                targets = tuple(own[m][some].reshape(count, -1) if wanted[m] else nothing for m in blocks)
+                compiled(_add_entries)(values, places, read, tuple(rows), targets, wanted)
 
     def add_to(self, total: NDArray[Any] | None) -> NDArray[Any]:
         """Add the sum of the samples to ``total``."""
@@ -239,40 +256,6 @@ class SparseBatch:
                 own *= length
                 own += self.coords[mode]
         return places
-
-
-def _add(values: Array, places: Indices, query: Query, sums: dict[int, Array]) -> None:
-    """Add the gradients of one query to ``sums``."""
-    blocks = range(len(places))
-    wanted = np.isin(blocks, query.blocks)
-    gathered = [_is_gathered(query, m, len(values)) for m in blocks]
-    read = places
-    if any(gathered) or len(query.blocks) == 1:
-        read = np.stack([np.arange(len(values)) if gathered[m] else places[m] for m in blocks])
-        read[[query.blocks == (m,) for m in blocks]] = 0
-    step = max(1, CHUNK // sum(min(size, len(values)) for size in query.partition.sizes))
-    for start in range(0, len(query.replicas[0]), step):
-        some = slice(start, start + step)
-        rows = [_rows(query, m, some, places[m] if gathered[m] else None) for m in blocks]
-        nothing = np.empty((0, 0))
-        targets = [sums[m][some].reshape(len(rows[m]), -1) if wanted[m] else nothing for m in blocks]
-        compiled(_add_entries)(values, places, read, tuple(rows), tuple(targets), wanted)
-
-
-def _is_gathered(query: Query, m: int, entries: int) -> bool:
-    """Whether the loop gets a copy of just what it reads of a block: then zeros are not even converted."""
-    block = query.replicas[m]
-    ready = block.dtype == np.float64 and block.flags.c_contiguous
-    return not ready and entries < query.partition.sizes[m]
-
-
-def _rows(query: Query, m: int, some: slice, gathered: Indices | None) -> Array:
-    """Some replicas of a block as rows of floats; only the places ``gathered``, if given."""
-    block = query.replicas[m][some]
-    if query.blocks == (m,):  # a block's own replicas have no part in its gradient
-        return np.ones((len(block), 1))
-    rows = block.reshape(len(block), -1)
-    return np.require(rows if gathered is None else rows[:, gathered], np.float64, ["C", "W"])
 
 
 def _add_entries(

@@ -162,10 +162,11 @@ class Cluster:
         except KilledWorker as error:
             self._asked = _NEVER
             last = getattr(error.last_worker, "address", error.last_worker)
+            what = str(error.task).rpartition("-")[2]  # the samples that it is about
             raise ClusterError(
-                f"workers died again and again at the task {str(error.task)!r}, the last one at {last}: its samples do "
-                "not fit into the memory of a worker, reading them crashes, or workers are being stopped from outside; "
-                f"look at the worker's log, then give workers more memory or time, and {AGAIN}."
+                f"workers died again and again at {what}, the last one at {last}: they do not fit into the memory of a "
+                "worker, reading them crashes, or workers are being stopped from outside; look at the worker's log, "
+                f"then give workers more memory or time, and {AGAIN}."
             ) from error
         except (CancelledError, OSError, RuntimeError) as error:
             raise self._lost(error) from error

@@ -154,13 +154,13 @@ class DaskEngine(StreamEngine):
         question: Any = pickle.dumps(blank.for_worker(sum_bytes(layout, self.stream.dtype)), protocol=5)
         if len(pieces) > 1:
             home = places[homes[min(pieces)]]
-            question = self.cluster.submit(unpickled, question, key=self._key("question", number), worker=home)
+            question = self.cluster.submit(unpickled, question, key=self._key("question", number, "a question"), worker=home)
         after, hold = None if self._receipt is None else self._receipt.end, self._hold / len(workers)
         tasks: list[Any] = [None] * runs
         for run, some in pieces.items():
             begin, end = some[0][0], some[-1][0]
             first, last = (int(layout.bounds[one.number]) for one in (begin, end))
-            span = f"samples {first + begin.start} to {last + end.stop - 1}"  # for the message, if it kills its workers
+            span = f"samples {first + begin.start} to {last + end.stop - 1}"  # what is said of it if workers die
             # The last worker goes on with what comes next, if it knows by itself which batch that is.
             goes_on = run == max(pieces) and not self._in_place and layout.certain and end.number + 1 < layout.count
             tasks[run] = self.cluster.submit(
@@ -179,7 +179,7 @@ class DaskEngine(StreamEngine):
             tasks = [
                 None
                 if all(task is None for task in group)
-                else self.cluster.submit(merge_outcomes, group, key=self._key("merge", number, level, i))
+                else self.cluster.submit(merge_outcomes, group, key=self._key("merge", number, level, i, "merging"))
                 for i, group in enumerate(groups)
             ]
             level += 1
