@@ -162,7 +162,7 @@ class Cluster:
         except KilledWorker as error:
             self._asked = _NEVER
             last = getattr(error.last_worker, "address", error.last_worker)
-            what = str(error.task).rpartition("-")[2]  # the samples that it is about
+            what = str(error.task).rpartition("-")[2]
             raise ClusterError(
                 f"workers died again and again at {what}, the last one at {last}: they do not fit into the memory of a "
                 "worker, reading them crashes, or workers are being stopped from outside; look at the worker's log, "

@@ -154,13 +154,13 @@ class DaskEngine(StreamEngine):
         question: Any = pickle.dumps(blank.for_worker(sum_bytes(layout, self.stream.dtype)), protocol=5)
         if len(pieces) > 1:
             home = places[homes[min(pieces)]]
-            question = self.cluster.submit(unpickled, question, key=self._key("question", number, "a question"), worker=home)
+            question = self.cluster.submit(unpickled, question, key=self._key("question", number), worker=home)
         after, hold = None if self._receipt is None else self._receipt.end, self._hold / len(workers)
         tasks: list[Any] = [None] * runs
         for run, some in pieces.items():
             begin, end = some[0][0], some[-1][0]
             first, last = (int(layout.bounds[one.number]) for one in (begin, end))
-            span = f"samples {first + begin.start} to {last + end.stop - 1}"  # what is said of it if workers die
+            span = f"samples {first + begin.start} to {last + end.stop - 1}"
             # The last worker goes on with what comes next, if it knows by itself which batch that is.
             goes_on = run == max(pieces) and not self._in_place and layout.certain and end.number + 1 < layout.count
             tasks[run] = self.cluster.submit(
@@ -169,7 +169,7 @@ class DaskEngine(StreamEngine):
                 Work(self._token, tuple(some), end.number + 1 if goes_on else None, hold, after),
                 question,
                 self._parts(*(fragment.number for fragment, _, _ in some)),
-                key=self._key("run", number, run, span),
+                key=self._key(span, number, run),
                 worker=None if self._in_place else places[homes[run]],
             )
         self._turn = homes[max(pieces)]  # it has the batch that the next samples begin with
@@ -179,7 +179,7 @@ class DaskEngine(StreamEngine):
             tasks = [
                 None
                 if all(task is None for task in group)
-                else self.cluster.submit(merge_outcomes, group, key=self._key("merge", number, level, i, "merging"))
+                else self.cluster.submit(merge_outcomes, group, key=self._key("merge", number, level, i))
                 for i, group in enumerate(groups)
             ]
             level += 1
@@ -201,8 +201,9 @@ class DaskEngine(StreamEngine):
             futures.append(self.cluster.submit(look_at, self._remote, list(some), parts, digests, key=key))
         return [one for some in self.cluster.gather(futures) for one in some]
 
-    def _key(self, *what: Any) -> str:
-        return "-".join(["tpca", self._token, *map(str, what)])
+    def _key(self, what: str, *numbers: int) -> str:
+        """The name of a task; it ends with what is said of it if its workers die."""
+        return "-".join(["tpca", self._token, *map(str, numbers), what])
 
 
 # How the groups of a round are shared out among workers; nothing of it changes a bit of the result.
