@@ -27,6 +27,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import copy
+import dataclasses
 import hashlib
 import os
 import warnings
@@ -55,43 +56,38 @@ BatchDigest = tuple[int, int | None]  # where a batch ends, and its digest
 class Data(Protocol):
     """What a solver must know of the samples before it sees any."""
 
-    @property
-    def dims(self) -> tuple[int, ...]:
-        """Shape of one sample."""
-
-    @property
-    def length(self) -> int | None:
-        """Samples in one pass, where that is known."""
+    dims: tuple[int, ...]
+    """Shape of one sample."""
+    length: int | None
+    """Samples in one pass, where that is known."""
+    rereadable: bool
+    """Whether there can be a second pass."""
+    whole: bool
+    """Whether samples come as arrays that are held in full: neither sparse, nor products of views, nor in slabs."""
+    labels: Labels | None
+    """Names of the modes and of their entries, where the data have them."""
 
     @property
     def endless(self) -> bool:
         """Whether the samples never end."""
 
     @property
-    def rereadable(self) -> bool:
-        """Whether there can be a second pass."""
-
-    @property
-    def whole(self) -> bool:
-        """Whether samples come as arrays that are held in full: neither sparse, nor products of views, nor in slabs."""
-
-    @property
     def partial(self) -> bool:
         """Whether entries of samples may be missing, those that are there being used."""
         return False
-
-    @property
-    def labels(self) -> Labels | None:
-        """Names of the modes and of their entries, where the data have them."""
-        return None
 
 
 class Engine(Data, Protocol):
     """Reads samples into accumulators."""
 
+    like: Any
+    """Of samples on a device: an array there; ``None`` of those of the host."""
+    buffer_bytes: int
+    """Most bytes held so far for samples in flight."""
+
     @property
-    def like(self) -> Any:
-        """Of samples on a device: an array there; ``None`` of those of the host."""
+    def stops_within(self) -> float | None:
+        """Seconds that a call of ``reduce`` may still take when the user asks to stop; ``None``: until its end."""
 
     def reduce(self, blank: A, n: int | None = None) -> A:
         """The next ``n`` samples (``None``: all to the end of the pass) in an accumulator like ``blank``, finished.
@@ -99,17 +95,16 @@ class Engine(Data, Protocol):
         Fewer than asked for, or none, at the end of the samples.
         """
 
-    @property
-    def stops_within(self) -> float | None:
-        """Seconds that a call of ``reduce`` may still take when the user asks to stop; ``None``: until its end."""
-        return None
-
     def rewind(self) -> None:
         """Start another pass over the same samples."""
 
     @property
     def identity(self) -> str:
         """Which data these are: a checkpoint is good for these only."""
+
+    @property
+    def n_skipped(self) -> int:
+        """Samples left out so far because they could not be used."""
 
     def keep(self) -> None:
         """Note what is read from here on, so that who goes on from a position can compare it."""
@@ -122,14 +117,6 @@ class Engine(Data, Protocol):
 
     def seek(self, position: dict[str, Any]) -> None:
         """Go on from a position taken before, also in another process."""
-
-    @property
-    def buffer_bytes(self) -> int:
-        """Most bytes held so far for samples in flight."""
-
-    @property
-    def n_skipped(self) -> int:
-        """Samples left out so far because they could not be used."""
 
 
 class StreamEngine:
@@ -203,7 +190,7 @@ class StreamEngine:
             "skipped": [self._skipped, self._skipped_before],
             "buffer_bytes": self.buffer_bytes,
             "files": self._stamp,
-            "read": None if self._receipt is None else self._receipt.position(),
+            "read": None if self._receipt is None else dataclasses.asdict(self._receipt),
         }
 
     def seek(self, position: dict[str, Any]) -> None:
@@ -211,7 +198,7 @@ class StreamEngine:
 
         What was read before, unless it is in files that nobody has written to, is read again and must be the same.
         """
-        before = None if position["read"] is None else Receipt.of(position["read"], self.endless)
+        before = None if position["read"] is None else Receipt(**position["read"])
         files: Any = position["files"]
         now: Any = self._stamp
         how = difference(files, now)
@@ -377,14 +364,17 @@ def _merge(held: list[tuple[int, A]], following: int | None = None) -> None:
 # -- receipts ---------------------------------------------------------------------------------------------------------
 
 
+@dataclass
 class Receipt:
     """The digest of everything that was read from place ``begin`` to ``end``; of samples that never end, of the last.
 
     ``None`` once there was a batch of a user's own that does not say what it holds.
     """
 
-    def __init__(self, endless: bool = False, begin: int = 0, end: int = 0, digest: int | None = 0) -> None:
-        self.endless, self.begin, self.end, self.digest = endless, begin, end, digest
+    endless: bool = False
+    begin: int = 0
+    end: int = 0
+    digest: int | None = 0
 
     def take(self, batch: Batch) -> None:
         """A batch was read; one that was read before does not count."""
@@ -398,16 +388,6 @@ class Receipt:
         for stop, own in found:
             self.end = max(self.end, stop)
             self.digest = None if self.digest is None or own is None else (self.digest + own) % 2**64
-
-    def position(self) -> dict[str, Any]:
-        """As plain values."""
-        return {"begin": self.begin, "end": self.end, "digest": None if self.digest is None else f"{self.digest:016x}"}
-
-    @classmethod
-    def of(cls, position: dict[str, Any], endless: bool) -> Receipt:
-        """The receipt at a position."""
-        known = position["digest"]
-        return cls(endless, int(position["begin"]), int(position["end"]), None if known is None else int(known, 16))
 
     def compare(self, now: Receipt) -> None:
         """Refuse to go on with samples that are not those of this receipt."""

@@ -80,7 +80,8 @@ def _add(part: A, batch: Batch, at: int) -> None:
 class PushEngine(Generic[A]):
     """Takes samples as they come, and says when as many as were asked for are there."""
 
-    length, endless, rereadable, whole = None, False, False, True
+    length: int | None = None
+    endless, rereadable, whole = False, False, True
 
     def __init__(self, dims: tuple[int, ...], labels: Labels | None = None, partial: bool = False) -> None:
         self.dims, self.labels, self.partial = dims, labels, partial
