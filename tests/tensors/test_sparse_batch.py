@@ -93,7 +93,7 @@ def test_cost_is_that_of_the_entries_in_huge_dims(rng, dtype, wanted):
 def test_scipy_matrices_of_any_format_are_samples(rng):
     dense = rng.standard_normal((3, 4, 5)) * (rng.random((3, 4, 5)) < 0.4)
     makers = [scipy.sparse.csr_matrix, scipy.sparse.csc_array, scipy.sparse.coo_array]
-    batch = SparseBatch.from_scipy(make(sample) for make, sample in zip(makers, dense, strict=True))
+    batch = SparseBatch.from_coo(make(sample) for make, sample in zip(makers, dense, strict=True))
     assert (len(batch), batch.dims, batch.values.size) == (3, (4, 5), np.count_nonzero(dense))
     np.testing.assert_array_equal(dense_samples(batch.coords, batch.values, batch.sample, batch.n, batch.dims), dense)
 
@@ -145,28 +145,15 @@ GOOD = ([[0, 1], [2, 0]], [1.0, 2.0], (2, 3))
         ([([[0, 1]], [1.0, 2.0], (2,))], r"at least 2 modes, got shape \(2,\)"),
         ([np.ones((2, 3))], r"coords, data and shape, got ndarray of shape \(2, 3\) at sample 0"),
         ([3.0], "got float at sample 0"),
+        ([scipy.sparse.eye_array(2).tocsr(), np.eye(2)], r"got ndarray of shape \(2, 2\) at sample 1"),
+        ([scipy.sparse.coo_array(np.ones(3))], r"at least 2 modes, got shape \(3,\) at sample 0"),
+        ([scipy.sparse.eye_array(2), scipy.sparse.eye_array(3)], r"shape \(2, 2\) as the first one, got \(3, 3\) at"),
         ([Coo([[0], [1]], [1.0], (2, 2), fill_value=1.5)], "got fill_value 1.5 at sample 0"),
     ],
 )
 def test_what_cannot_be_a_sample_is_refused_with_a_reason(samples, message):
     with pytest.raises(SampleError, match=message):
         SparseBatch.from_coo(samples)
-
-
-@pytest.mark.parametrize(
-    ("matrices", "message"),
-    [
-        (
-            [scipy.sparse.eye_array(2).tocsr(), np.eye(2)],
-            r"order 2, got ndarray of shape \(2, 2\) at sample 1",
-        ),
-        ([scipy.sparse.coo_array(np.ones(3))], r"order 2, got coo_array of shape \(3,\) at sample 0"),
-        ([scipy.sparse.eye_array(2), scipy.sparse.eye_array(3)], r"shape \(2, 2\) as the first one, got \(3, 3\) at"),
-    ],
-)
-def test_what_is_no_scipy_matrix_is_refused(matrices, message):
-    with pytest.raises(SampleError, match=message):
-        SparseBatch.from_scipy(matrices)
 
 
 def test_a_slice_with_a_stride_is_refused(rng):
@@ -205,7 +192,7 @@ def test_sparse_streams_may_be_lists_or_iterators_and_name_bad_shapes(rng):
     once = open_stream(iter(samples))
     assert not once.rereadable
     assert sum(len(batch) for batch in once.batches()) == 10
-    pieces = open_stream([SparseBatch.from_scipy(samples[:4]), SparseBatch.from_scipy(samples[4:])])
+    pieces = open_stream([SparseBatch.from_coo(samples[:4]), SparseBatch.from_coo(samples[4:])])
     assert pieces.length == 10
     assert [batch.first for batch in pieces.batches()] == [0, 4]
     assert [batch.first for batch in pieces.batches(4)] == [4]

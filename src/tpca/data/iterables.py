@@ -243,7 +243,7 @@ class SparseStream(Stream):
             return f"sparse {self.dims} {self.length}"
         items: Any = self._source
         some = [items[place] for place in spread(len(items), cost=0)]
-        batches = [item if isinstance(item, SparseBatch) else _together([item]) for item in some]
+        batches = [item if isinstance(item, SparseBatch) else SparseBatch.from_coo([item]) for item in some]
         return f"sparse {self.dims} {self.length} {digest(array for batch in batches for array in batch.content())}"
 
     def batches(self, start: int = 0) -> Iterator[SparseBatch]:
@@ -272,16 +272,10 @@ class SparseStream(Stream):
             waiting.append(item)
             entries += int(getattr(item, "nnz", 0))
             if len(waiting) == BATCH_SAMPLES or entries >= BATCH_ENTRIES:
-                yield _together(waiting)
+                yield SparseBatch.from_coo(waiting)
                 waiting, entries = [], 0
         if waiting:
-            yield _together(waiting)
-
-
-def _together(samples: list[Any]) -> SparseBatch:
-    if hasattr(samples[0], "tocoo") and not hasattr(samples[0], "fill_value"):
-        return SparseBatch.from_scipy(samples)
-    return SparseBatch.from_coo(samples)
+            yield SparseBatch.from_coo(waiting)
 
 
 def preprocessed(stream: Stream, function: Callable[[Any], Any]) -> Stream:

@@ -39,41 +39,23 @@ from tpca.threads import compiled
 Indices = NDArray[np.intp]
 
 
-def scipy_parts(matrix: Any, j: int) -> tuple[Any, Any, Any]:
-    """Coordinates, values and shape of a ``scipy.sparse`` matrix."""
-    if not hasattr(matrix, "tocoo") or len(matrix.shape) != 2:
-        raise SampleError(
-            f"samples must be scipy.sparse matrices of order 2, got {_described(matrix)} at sample {j}; "
-            "give other sparse samples to SparseBatch.from_coo."
-        )
-    coo = matrix.tocoo()
-    return (coo.row, coo.col), coo.data, matrix.shape
-
-
-def coo_parts(item: Any, j: int) -> tuple[Any, Any, Any]:
-    """Coordinates, values and shape of a sample in coordinate form."""
-    if isinstance(item, tuple) and len(item) == 3:
-        return item
-    if not all(hasattr(item, name) for name in ("coords", "data", "shape")):
-        raise SampleError(
-            f"samples must have coords, data and shape, got {_described(item)} at sample {j}; "
-            "give sparse.COO arrays or tuples (coords, values, shape)."
-        )
-    fill = getattr(item, "fill_value", 0)
-    if fill != 0:
-        raise SampleError(
-            f"entries that are not stored must be 0, got fill_value {fill} at sample {j}; subtract it first."
-        )
-    return item.coords, item.data, item.shape
-
-
-def _described(item: Any) -> str:
-    shape = getattr(item, "shape", None)
-    return type(item).__name__ if shape is None else f"{type(item).__name__} of shape {shape}"
-
-
-def checked_parts(coords: Any, values: Any, shape: Any, j: int) -> tuple[Indices, NDArray[Any], tuple[int, ...]]:
-    """Return the parts of sample ``j`` as arrays that fit together, or refuse them."""
+def checked_parts(item: Any, j: int) -> tuple[Indices, NDArray[Any], tuple[int, ...]]:
+    """Return coordinates, values and shape of sample ``j`` as arrays that fit together, or refuse them."""
+    item = item.tocoo() if hasattr(item, "tocoo") and not hasattr(item, "coords") else item
+    if not isinstance(item, tuple):
+        if not all(hasattr(item, name) for name in ("coords", "data", "shape")):
+            shape = getattr(item, "shape", None)
+            what = f"{type(item).__name__}{'' if shape is None else f' of shape {shape}'}"
+            raise SampleError(
+                f"samples must have coords, data and shape, got {what} at sample {j}; "
+                "give scipy.sparse or sparse.COO arrays, or tuples (coords, values, shape)."
+            )
+        if (fill := getattr(item, "fill_value", 0)) != 0:
+            raise SampleError(
+                f"entries that are not stored must be 0, got fill_value {fill} at sample {j}; subtract it first."
+            )
+        item = item.coords, item.data, item.shape
+    coords, values, shape = item
     dims, places, entries = tuple(int(d) for d in shape), np.asarray(coords), np.asarray(values)
     if len(dims) < 2:
         raise SampleError(f"samples must have at least 2 modes, got shape {dims} at sample {j}; vectors are averaged.")
@@ -139,14 +121,9 @@ class SparseBatch:
     observed_sums = None
 
     @classmethod
-    def from_scipy(cls, matrices: Iterable[Any]) -> SparseBatch:
-        """Samples of order 2, given as ``scipy.sparse`` matrices of one shape, in any format."""
-        return cls.from_coo([scipy_parts(matrix, j) for j, matrix in enumerate(matrices)])
-
-    @classmethod
     def from_coo(cls, samples: Iterable[Any]) -> SparseBatch:
-        """Samples with ``coords`` (k, nnz), ``data`` and ``shape``, as ``sparse.COO`` has; or such triples."""
-        parts = [checked_parts(*coo_parts(item, j), j) for j, item in enumerate(samples)]
+        """Samples as ``scipy.sparse`` or ``sparse.COO`` has them, or triples: coords (k, nnz), values and shape."""
+        parts = [checked_parts(item, j) for j, item in enumerate(samples)]
         if not parts:
             raise SampleError("a batch needs at least one sample to know its shape, got none; leave empty batches out.")
         dims = parts[0][2]
