@@ -1,4 +1,4 @@
-"""How rounds are cut and merged, without a cluster: the same bits, however the work is shared out."""
+"""How rounds are cut and merged, and what this process reads: the same bits, however work is shared out."""
 
 import itertools
 import pickle
@@ -9,15 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from research.law import LawEngine
 from stream_suite import Workspace, zarr_array
+from tpca import SpikedTensor
 from tpca.data import open_stream, stored
 from tpca.data.base import Layout
-from tpca.engines import LocalEngine
+from tpca.engines import LocalEngine, open_engine
 from tpca.engines import base as groups
 from tpca.engines.base import Groups, cut_samples, merge_all, sum_bytes
-from tpca.engines.dask.engine import power_of_two, runs_of
-from tpca.tensors import Gradients, Query, TensorSum
-from tpca.tensors.accumulators import REPLICA_SAMPLES
+from tpca.engines.dask.engine import power_of_two
+from tpca.errors import StreamError
+from tpca.tensors import Gradients, Query, TensorSum, contract
 from tpca.tensors.blocks import Partition
 
 DIMS = (4, 3, 5)
@@ -131,23 +133,6 @@ def test_what_travels_is_the_smaller_of_sum_and_gradients(rng):
     assert bool(Gradients([many]).for_worker(sum_bytes(replace(where, summable=False), np.float64)).queries)
 
 
-def test_contraction_asks_for_as_many_samples_as_replicas(rng):
-    large = sum_bytes(layout([10], entries=groups.GROUP_ENTRIES), np.float64)
-    assert TensorSum().least_samples(large) == 1
-    assert Gradients([query(rng, 50), query(rng, 30)]).least_samples(large) == int(REPLICA_SAMPLES * 80)
-    assert Gradients([query(rng, 50)]).least_samples(None) == 1
-    assert cut_samples(layout([2**9] * 8, entries=2**12), np.float64, TensorSum(), 0, 2**12).leaves == 4
-
-
-def test_every_worker_gets_its_share():
-    assert runs_of(64, 1) == 1
-    assert runs_of(64, 2) == 2
-    assert runs_of(2, 2) == 2
-    assert runs_of(64, 3) == 16  # five or six for each
-    assert runs_of(64, 5) == 32  # six or seven instead of three or four
-    assert runs_of(2**14, 1000) == 4096
-
-
 def test_queries_travel_without_what_is_not_needed(rng):
     pair = Partition(DIMS, ((0, 1), (2,)))
     nothing = np.broadcast_to(np.zeros(()), (1, *DIMS))
@@ -182,18 +167,13 @@ def small(monkeypatch):
     monkeypatch.setattr(groups, "GROUP_ENTRIES", 14 * 60)
 
 
-def with_gaps(rng, n=60):
-    """Samples some of which are missing, among them all of the second and of the last batch."""
-    samples = rng.standard_normal((n, *DIMS))
-    samples[[3, 20, 21, 30], 0, 0, 0] = np.nan
-    samples[7:14] = np.nan
-    samples[-4:, 1, 2, 3] = np.inf
-    return samples
-
-
 @pytest.mark.parametrize("policy", ["raise", "omit"])
 def test_groups_change_no_more_than_rounding(policy, rng, small, work, monkeypatch):
-    samples = rng.standard_normal((60, *DIMS)) if policy == "raise" else with_gaps(rng)
+    samples = rng.standard_normal((60, *DIMS))
+    if policy == "omit":  # also all of the second and of the last batch
+        samples[[3, 20, 21, 30], 0, 0, 0] = np.nan
+        samples[7:14] = np.nan
+        samples[-4:, 1, 2, 3] = np.inf
     stream = open_stream(zarr_array(samples, work, chunks=(1, *DIMS)), nan_policy=policy)
     asks = [query(rng, 2), query(rng, 2, Partition(DIMS, ((0, 1), (2,))), gradients_of=(0,))]
     for queries in (asks, asks[:1] * 30):  # ends as gradients; ends as a sum
@@ -207,3 +187,57 @@ def test_groups_change_no_more_than_rounding(policy, rng, small, work, monkeypat
         assert grouped.n == plain.n
         for one, other in zip(grouped.answers, plain.answers, strict=True):
             np.testing.assert_allclose(one.rewards, other.rewards, rtol=1e-12, atol=1e-13)
+
+
+# -- rounds of an engine of this process, and of a law ----------------------------------------------------------------
+
+TRUTH = SpikedTensor.random(DIMS, 1.0, random_state=0)
+
+
+@pytest.mark.parametrize("cut", [1, 3, 7, 100])
+def test_rounds_take_the_samples_in_order_however_they_are_batched(cut, rng):
+    data, ask = rng.standard_normal((20, *DIMS)), query(rng)
+    batches = [data[i : i + cut] for i in range(0, 20, cut)]
+    engine = LocalEngine(open_stream(batches, items="batches"))
+    first = 0
+    for n in (1, 4, 10, 9):
+        answered = engine.reduce(Gradients([ask]), n)
+        part = data[first : first + n]
+        first += n
+        assert answered.n == len(part)
+        expected = contract(part.mean(axis=0), ask)
+        for m in expected.gradients:
+            np.testing.assert_allclose(answered.answers[0].gradients[m], expected.gradients[m], rtol=1e-10, atol=1e-12)
+    assert engine.reduce(Gradients([ask]), 1).n == 0
+
+
+def test_an_array_can_be_read_again_and_an_iterator_cannot(rng):
+    data, ask = rng.standard_normal((10, *DIMS)), query(rng)
+    engine = LocalEngine(data)
+    assert engine.rereadable
+    assert engine.length == 10
+    once = engine.reduce(Gradients([ask]), 10).answers[0].rewards
+    engine.rewind()
+    np.testing.assert_array_equal(engine.reduce(Gradients([ask]), 10).answers[0].rewards, once)
+    assert not LocalEngine(open_stream(iter([data]), items="batches")).rereadable
+    assert LocalEngine(TRUTH.stream()).endless
+    with pytest.raises(StreamError, match="cannot be read again"):
+        LawEngine(TRUTH).rewind()
+
+
+def test_law_engine_ends_and_counts(rng):
+    engine = LawEngine(TRUTH, random_state=1, max_samples=10)
+    assert not engine.endless
+    assert engine.reduce(Gradients([query(rng)]), 7).n == 7
+    assert engine.reduce(Gradients([query(rng)]), 7).n == 3
+    assert engine.reduce(Gradients([query(rng)]), 7).n == 0
+    assert open_engine(engine) is engine
+
+
+def test_laws_of_different_signals_are_different_data():
+    truths = [
+        SpikedTensor.random((4, 4, 4), strength, random_state=seed) for strength, seed in ((1.0, 1), (1.0, 2), (2.0, 1))
+    ]
+    names = [LawEngine(truth).identity for truth in truths]
+    assert len(set(names)) == 3
+    assert LawEngine(truths[0]).identity == names[0]
