@@ -170,19 +170,22 @@ class SparseBatch:
         for query, own in zip(queries, sums, strict=True):
             places, blocks = self._places(query), range(len(query.partition))
             # A block that is alone in being asked for has no part in its gradient: its replicas are not even read.  Of
-            # replicas that must be converted, only what is read is: modes may be longer than there are entries.
+            # replicas that must be converted, only what is read is, where modes are longer than there are entries.
             alone = query.blocks if len(query.blocks) == 1 else ()
+            sizes, every = query.partition.sizes, np.arange(len(values))
             ready = [w.dtype == np.float64 and w.flags.c_contiguous for w in query.replicas]
-            every = np.arange(len(values))
-            read = np.stack([0 * every if m in alone else places[m] if ready[m] else every for m in blocks])
+            whole = [ready[m] or sizes[m] <= len(values) for m in blocks]
+            read = places
+            if alone or not all(whole):
+                read = np.stack([0 * every if m in alone else places[m] if whole[m] else every for m in blocks])
             wanted, nothing = np.isin(blocks, query.blocks), np.empty((0, 0))
-            step = max(1, CHUNK // (len(places) * len(values)))
+            step = max(1, CHUNK // sum(min(size, len(values)) for size in sizes))
             for start in range(0, len(query.replicas[0]), step):
                 some = slice(start, start + step)
                 count, rows = len(query.replicas[0][some]), []
                 for m, w in enumerate(query.replicas):
                     block = np.ones((count, 1)) if m in alone else w[some].reshape(count, -1)
-                    block = block if m in alone or ready[m] else block[:, places[m]]
+                    block = block if m in alone or whole[m] else block[:, places[m]]
                     rows.append(np.require(block, np.float64, ["C", "W"]))
                 targets = tuple(own[m][some].reshape(count, -1) if wanted[m] else nothing for m in blocks)
                 compiled(_add_entries)(values, places, read, tuple(rows), targets, wanted)
