@@ -144,7 +144,7 @@ def workers(count: int):
 def traffic(client, engine, first, sizes, blank) -> dict:
     """Bytes a round: counted, and by the formula."""
     from research.cluster import round_traffic
-    from tpca.engines.groups import cut_samples, sum_bytes
+    from tpca.engines.base import cut_samples, sum_bytes
     from tpca.tensors.accumulators import gradient_bytes
 
     layout, place = engine.stream.layout, first

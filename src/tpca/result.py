@@ -27,7 +27,7 @@ from tpca.data.numpy_files import npz_bytes, read_npz
 from tpca.data.rows import open_rows, open_views
 from tpca.data.stores import package
 from tpca.engines import DaskEngine, Engine, StreamEngine, is_engine, mean_and_error, open_engine, reward_pieces
-from tpca.engines.opening import reader, rows_opened
+from tpca.engines.local import reader, rows_opened
 from tpca.errors import JSON_BYTES, SampleError, StreamError, check_regular, reading
 from tpca.files import replacing
 from tpca.inference.design import read_design

@@ -118,15 +118,11 @@ def calm_blas(entries: int) -> Iterator[None]:
 
 
 @functools.cache
-def _pools() -> Any:
-    """The pools of threads in this process; looking for them takes milliseconds, so that is done once."""
+def _blas_pools() -> list[Any]:
+    """The pools of threads of BLAS in this process; looking for them takes milliseconds, so that is done once."""
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()
-
-
-def _blas_pools() -> list[Any]:
-    return [pool for pool in _pools().lib_controllers if pool.user_api == "blas"]
+    return [pool for pool in ThreadpoolController().lib_controllers if pool.user_api == "blas"]
 
 
 def _set(threads: Sequence[int]) -> None:

@@ -109,7 +109,7 @@ def test_an_array_with_named_axes_is_an_array():
 @pytest.fixture
 def held(monkeypatch):
     """Pieces of 50 rewards; how many were held of each reading."""
-    monkeypatch.setattr("tpca.engines.opening.PIECE", 50)
+    monkeypatch.setattr("tpca.engines.local.PIECE", 50)
     sizes, reduce = [], LocalEngine.reduce
 
     def counted(self, blank, n=None):

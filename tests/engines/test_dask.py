@@ -30,12 +30,12 @@ from tpca.cli import app
 from tpca.cli.cluster import cluster
 from tpca.data import open_stream, open_views, stored
 from tpca.data import rows as vectors
-from tpca.data import rows as views_module
-from tpca.engines import DaskEngine, LocalEngine, groups
+from tpca.engines import DaskEngine, LocalEngine
+from tpca.engines import base as groups
+from tpca.engines.base import cut_samples
 from tpca.engines.dask import cluster as cluster_module
 from tpca.engines.dask import engine as engine_module
 from tpca.engines.dask.cluster import Cluster
-from tpca.engines.groups import cut_samples
 from tpca.errors import CheckpointError, ClusterError, SampleError, StreamError
 from tpca.solvers.least_squares.solver import LeastSquares
 from tpca.solvers.paper.schedule import Leg, Schedule
@@ -145,6 +145,38 @@ SOLVERS = {
 }
 
 
+def file(kind, work, **options):
+    """A file of samples, by a path from where we are; the last one of a folder is shorter."""
+    return open_stream(os.path.relpath(kind(samples_of(152, dtype=np.float64), work), work.path), **options)
+
+
+def with_holes(work, policy):
+    samples = samples_of(200)
+    samples[[3, 20, 21, 100], 0, 0, 0] = np.nan
+    samples[30:47] = np.nan
+    samples[-12:] = np.inf
+    return open_stream(zarr_array(samples, work, chunks=(1, *DIMS)), nan_policy=policy)
+
+
+def blocks(work=None):
+    import dask.array
+
+    return dask.array.from_array(samples_of(210), chunks=((30, 25, 50, 5, 5, 95), 6, 5, 2))
+
+
+DATA = {
+    "npy": lambda work: file(npy, work),
+    "folder": lambda work: file(folder, work, items="batches"),
+    "hdf5": lambda work: file(hdf5, work),
+    "shuffled": lambda work: open_stream(zarr_array(samples_of(150), work), shuffle=True, random_state=5),
+    "omit": lambda work: with_holes(work, "omit"),
+    "zero": lambda work: with_holes(work, "zero"),
+    "slabs": lambda work: open_stream(zarr_array(samples_of(120), work, chunks=(1, 2, 5, 4))),
+    "blocks of a Dask array": blocks,
+    "those that are there": lambda work: blocks().persist(),
+}
+
+
 class TestBits:
     @pytest.mark.parametrize(
         "name", ["mean", "race", *(pytest.param(name, marks=pytest.mark.slow) for name in list(SOLVERS)[2:])]
@@ -157,32 +189,17 @@ class TestBits:
                 assert told(SOLVERS[name]().run(DaskEngine(client, place))) == local
             assert max(parts) == 1 if workers == 1 else max(parts) in (2, 4)  # parts of a round that come back
 
-    @pytest.mark.parametrize("kind", [npy, folder, hdf5])
-    def test_every_file(self, kind, client, work, monkeypatch):
-        place = kind(samples_of(152, dtype=np.float64), work)  # the last file of the folder is shorter
+    @pytest.mark.parametrize("kind", DATA)
+    def test_any_data(self, kind, client, work, monkeypatch):
         monkeypatch.chdir(work.path)  # workers were started elsewhere
-        source = open_stream(os.path.relpath(place, work.path), items="batches" if kind is folder else "auto")
-        expected = told(RaceSolver(random_state=0).run(LocalEngine(source)))
-        assert told(RaceSolver(random_state=0).run(DaskEngine(client, source))) == expected
-
-    def test_shuffled(self, client, work):
-        place = zarr_array(samples_of(150), work)
-        stream = open_stream(place, shuffle=True, random_state=5)
-        expected = told(RaceSolver(random_state=0).run(LocalEngine(stream)))
-        assert told(RaceSolver(random_state=0).run(DaskEngine(client, stream))) == expected
-        assert expected != told(RaceSolver(random_state=0).run(LocalEngine(place)))
-
-    @pytest.mark.parametrize("policy", ["omit", "zero"])
-    def test_samples_that_are_left_out(self, policy, client, work):
-        samples = samples_of(200)
-        samples[[3, 20, 21, 100], 0, 0, 0] = np.nan
-        samples[30:47] = np.nan
-        samples[-12:] = np.inf
-        stream = open_stream(zarr_array(samples, work, chunks=(1, *DIMS)), nan_policy=policy)
-        solver = RaceSolver(random_state=0, max_passes=2) if policy == "omit" else SOLVERS["mean"]()
-        local, there = solver.run(LocalEngine(stream)), solver.run(DaskEngine(client, stream))
+        if kind == "slabs":
+            monkeypatch.setattr(stored, "SLAB_ENTRIES", ENTRIES // 3)
+            monkeypatch.setattr(stored, "SLAB_SAMPLES", 10)
+        source = DATA[kind](work)
+        solver = SOLVERS["mean"]() if kind == "zero" else RaceSolver(random_state=0, memory_limit="14KB", max_passes=2)
+        local, there = solver.run(LocalEngine(source)), solver.run(DaskEngine(client, source))
         assert told(there) == told(local)
-        assert there.n_skipped == (33 if policy == "omit" else 29)
+        assert there.n_skipped == {"omit": 33, "zero": 29}.get(kind, 0)
 
     def test_whole_groups_that_are_left_out(self, client, work, rng):
         """Their places in the tree stay empty: what follows does not move up."""
@@ -194,23 +211,6 @@ class TestBits:
         for n in (49, 96):
             expected = parted(LocalEngine(stream), (n,), ask := asks_of(rng))
             assert parted(DaskEngine(client, stream), (n,), ask) == expected
-
-    @pytest.mark.parametrize("persisted", [True, False])
-    def test_a_dask_array_stays_where_it_is(self, persisted, client):
-        import dask.array
-
-        array = dask.array.from_array(samples_of(210), chunks=((30, 25, 50, 5, 5, 95), 6, 5, 2))
-        array = array.persist() if persisted else array
-        solver = RaceSolver(random_state=0, memory_limit="14KB", max_passes=2)
-        local = told(solver.run(LocalEngine(array)))
-        assert told(solver.run(DaskEngine(client, array))) == local
-
-    def test_samples_read_in_slabs(self, client, work, monkeypatch):
-        monkeypatch.setattr(stored, "SLAB_ENTRIES", ENTRIES // 3)
-        monkeypatch.setattr(stored, "SLAB_SAMPLES", 10)
-        stream = open_stream(zarr_array(samples_of(120), work, chunks=(1, 2, 5, 4)))
-        solver = RaceSolver(random_state=0, memory_limit="14KB", max_passes=2)
-        assert told(solver.run(DaskEngine(client, stream))) == told(solver.run(LocalEngine(stream)))
 
     def test_fresh_samples_for_every_replica(self, client, work):
         place = zarr_array(samples_of(500, (4, 3, 5, 4), 3.0), work)
@@ -750,13 +750,12 @@ class TestDoors:
 
         samples = samples_of(120)
         array = dask.array.from_array(samples, chunks=(20, *DIMS)).persist()
-        asked = []
-        reduce = DaskEngine.reduce
+        asked, reduce = [], DaskEngine.reduce
         monkeypatch.setattr(DaskEngine, "reduce", lambda self, *args: asked.append(1) or reduce(self, *args))
         there = TensorPCA(random_state=0).fit(array)
         assert len(asked) > 1  # every round, and all groups at once
         assert (there.solver_, there.shape_in_) == ("least_squares", DIMS)
-        monkeypatch.setattr("tpca.engines.opening.active_client", lambda: None)
+        monkeypatch.setattr("tpca.engines.local.active_client", lambda: None)
         here = TensorPCA(random_state=0).fit(array)
         assert shown(there.result_) == shown(here.result_)
 
@@ -792,7 +791,7 @@ def nothing_read_here():
         raise AssertionError("a batch was read in this process")
 
     with pytest.MonkeyPatch.context() as patch:
-        for kind, name in itertools.product((stored.StoredStream, views_module.RowsStream), ("batch", "batches")):
+        for kind, name in itertools.product((stored.StoredStream, vectors.RowsStream), ("batch", "batches")):
             patch.setattr(kind, name, refuse)
         yield
 
@@ -821,9 +820,9 @@ class TestReaders:
         with nothing_read_here():
             there, scored = pca.transform(source), pca.score(source)
             again = pca.transform(source)  # an engine is read from its first sample every time
-            monkeypatch.setattr("tpca.engines.opening.PIECE", 37)
+            monkeypatch.setattr("tpca.engines.local.PIECE", 37)
             in_pieces = pca.score(source)
-        monkeypatch.setattr("tpca.engines.opening.active_client", lambda: None)
+        monkeypatch.setattr("tpca.engines.local.active_client", lambda: None)
         assert there.tobytes() == again.tobytes() == pca.transform(X).tobytes()
         # Products of four numbers in single precision, added up: 120 roundings of terms of unit size.
         rewards = np.einsum("nabc,ra,rb,rc->n", samples.astype(float), *pca.components_)
@@ -843,7 +842,7 @@ class TestReaders:
         source = DaskEngine(client, open_views(files)) if given == "engine" else arrays
         with nothing_read_here():
             there, score = cca.transform(source), cca.score(source)
-        monkeypatch.setattr("tpca.engines.opening.active_client", lambda: None)
+        monkeypatch.setattr("tpca.engines.local.active_client", lambda: None)
         here = cca.transform(files if given == "engine" else arrays)
         assert [y.tobytes() for y in there] == [y.tobytes() for y in here]
         assert float(score) == pytest.approx(float(cca.score(views)), rel=1e-9)

@@ -20,8 +20,9 @@ from tpca import SpikedTensor, open_stream
 from tpca.data import open_views, stored
 from tpca.data import rows as vectors
 from tpca.data.rows import open_rows, row_keys
-from tpca.engines import DaskEngine, LocalEngine, PushEngine, groups
-from tpca.engines.groups import cut_samples
+from tpca.engines import DaskEngine, LocalEngine, PushEngine
+from tpca.engines import base as groups
+from tpca.engines.base import cut_samples
 from tpca.errors import StreamError
 from tpca.inference.design import Design
 from tpca.inference.scatter import Tangents

@@ -42,13 +42,14 @@ def test_a_missing_entry_of_a_long_batch_is_named():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
-@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("how", ["at once", "in portions of four and pieces of columns", "without an address"])
 @pytest.mark.parametrize("count", [0, 1, 4, 7])
-def test_rows_of_a_larger_array_are_added_in_place(count, streamed, dtype, monkeypatch):
-    """In portions of four, and in pieces of columns, as well."""
-    if streamed:
+def test_rows_of_a_larger_array_are_added_in_place(count, how, dtype, monkeypatch):
+    if "pieces" in how:
         for name in ("STREAMED", "SHARED", "WIDE", "COLUMNS"):
             monkeypatch.setattr(dense, name, 8 if name == "COLUMNS" else 1)
+    if "address" in how:
+        monkeypatch.setattr(dense, "_routine", lambda _: None)
     whole = np.random.default_rng(0).standard_normal((9, 60)).astype(dtype)
     total, rows = np.ones(60, dtype), whole[1 : 1 + count, 10:43]
     add_rows(total[20:53], rows)
@@ -56,17 +57,6 @@ def test_rows_of_a_larger_array_are_added_in_place(count, streamed, dtype, monke
     expected = np.ones(60)
     expected[20:53] += rows.astype(np.float64).sum(axis=0)
     np.testing.assert_allclose(total, expected, rtol=2e-2 if dtype == np.float16 else 1e-5, atol=1e-6)
-
-
-def test_rows_are_added_without_an_address_as_well(monkeypatch):
-    monkeypatch.setattr(dense.cython_blas, "__pyx_capi__", {})
-    dense._routine.cache_clear()
-    try:
-        total = np.ones(3, np.float32)
-        add_rows(total, np.ones((4, 3), np.float32))
-        np.testing.assert_array_equal(total, np.full(3, 5.0))
-    finally:
-        dense._routine.cache_clear()
 
 
 @pytest.mark.parametrize("count", [1, 3, 9])

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stream_suite import Workspace, hdf5, npy, zarr_array
 from tpca import PaperSolver, RaceSolver, SpikedTensor, TensorPCA, open_stream
 from tpca.errors import SampleError
 from tpca.solvers import LeastSquares
@@ -26,24 +27,13 @@ def take(truth, n, seed=1):
     return np.concatenate(list(itertools.islice(truth.stream(random_state=seed, batch_size=1), n)))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Fits through slabs.
+def in_group(data, work, chunks):
+    return hdf5(data, work, "::/group/x", chunks=chunks)
 
 
-def store(samples, kind, folder, chunks=None):
-    path = folder / f"data.{kind}"
-    if kind == "npy":
-        np.save(path, samples)
-    elif kind == "zarr":
-        import zarr
-
-        zarr.create_array(str(path), shape=samples.shape, dtype=samples.dtype, chunks=chunks)[:] = samples
-    else:
-        import h5py
-
-        with h5py.File(path, "w") as file:
-            file.create_dataset("x", data=samples, chunks=chunks)
-    return path
+@pytest.fixture
+def work(tmp_path):
+    return Workspace(tmp_path)
 
 
 @pytest.fixture
@@ -66,14 +56,15 @@ def small_slabs(monkeypatch):
 @pytest.mark.parametrize(
     # That every format is read in slabs, tests/streams sees; one fit each of the others is enough here.
     "kind",
-    ["zarr", pytest.param("npy", marks=pytest.mark.slow), pytest.param("h5", marks=pytest.mark.slow)],
+    [zarr_array, pytest.param(npy, marks=pytest.mark.slow), pytest.param(in_group, marks=pytest.mark.slow)],
 )
-def test_a_fit_through_slabs_is_the_fit_through_whole_samples(kind, dims, options, tmp_path, small_slabs):
+def test_a_fit_through_slabs_is_the_fit_through_whole_samples(kind, dims, options, work, small_slabs):
     samples = (
         take(SpikedTensor.random(dims, 1.5, random_state=2), 120)
         + SpikedTensor.random(dims, 4.0, random_state=3).signal()
     )
-    path = store(samples, kind, tmp_path, (5, dims[0], 2, *dims[2:]))
+    chunks = (5, dims[0], 2, *dims[2:])
+    path = npy(samples, work) if kind is npy else kind(samples, work, chunks=chunks)
     whole = RaceSolver(random_state=4, **options).run(path)
     small_slabs(30)
     stream = open_stream(path)
@@ -90,12 +81,12 @@ def test_a_fit_through_slabs_is_the_fit_through_whole_samples(kind, dims, option
 
 
 @pytest.mark.parametrize("policy", ["omit", "zero"])
-def test_missing_entries_are_treated_as_in_whole_samples(policy, tmp_path, small_slabs):
+def test_missing_entries_are_treated_as_in_whole_samples(policy, work, small_slabs):
     samples = take(SpikedTensor.random((5, 6, 7), 3.0), 90)
     samples[3, 0, 1] = np.nan
     samples[10, 4, 5, 6] = np.inf
     samples[11] = np.nan
-    path = store(samples, "zarr", tmp_path, (4, 5, 2, 7))
+    path = zarr_array(samples, work, chunks=(4, 5, 2, 7))
     solver = RaceSolver() if policy == "omit" else LeastSquares(random_state=0, n_resamples=19)
     whole = solver.run(open_stream(path, nan_policy=policy))
     small_slabs(70)
@@ -108,9 +99,9 @@ def test_missing_entries_are_treated_as_in_whole_samples(policy, tmp_path, small
 
 
 @pytest.mark.slow
-def test_everybody_can_use_slabs(tmp_path, small_slabs):
+def test_everybody_can_use_slabs(work, small_slabs):
     samples = take(SpikedTensor.random((3,) * 4, 8.0), 1600).astype(np.float32)
-    path = store(samples, "npy", tmp_path)
+    path = npy(samples, work)
     paper = PaperSolver(strength=8.0).run(path)
     pca = TensorPCA(random_state=0).fit(path)
     scores = pca.transform(path)
@@ -121,8 +112,7 @@ def test_everybody_can_use_slabs(tmp_path, small_slabs):
         np.testing.assert_allclose(v, w, atol=1e-4)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Memory, of the whole process.
+# -- memory, of the whole process --------------------------------------------------------------------------------------
 
 
 def measured(path, **options):

@@ -7,68 +7,15 @@ import numba
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import strategies as st
 
 from naive import dense_samples
 from tpca import RaceSolver, open_stream
 from tpca.errors import SampleError
-from tpca.tensors import Gradients, Query, RankOne
+from tpca.tensors import Query
 from tpca.tensors import sparse as module
-from tpca.tensors.blocks import Partition, unit
+from tpca.tensors.blocks import Partition
 from tpca.tensors.sparse import SparseBatch
 from tpca.threads import compiled
-
-LONGEST = {2: 5, 3: 5, 4: 5, 5: 4, 6: 3, 7: 3, 8: 2}  # a mode at each order, so that the built samples stay small
-
-
-def dims_of_order(low, high):
-    return st.integers(low, high).flatmap(
-        lambda k: st.lists(st.integers(2, LONGEST[k]), min_size=k, max_size=k).map(tuple)
-    )
-
-
-def partitions(dims, rng):
-    """Singles, pairs, halves, all modes in one block, and modes thrown together at random."""
-    labels = rng.integers(0, len(dims), len(dims))
-    modes = rng.permutation(len(dims))
-    random = tuple(tuple(modes[labels == label]) for label in np.unique(labels))
-    made = [Partition.singles(dims), Partition.pairs(dims), Partition.halves(dims)]
-    return [*made, Partition(dims, (tuple(range(len(dims))),)), Partition(dims, random)]
-
-
-def some_queries(dims, count, dtype, rng, subtract=True):
-    """One query per partition, half of them for some of the blocks only, some with a component to subtract."""
-    queries = []
-    for partition in partitions(dims, rng):
-        replicas = tuple(rng.standard_normal((count, *shape)).astype(dtype) for shape in partition.shapes)
-        chosen = tuple(int(m) for m in np.flatnonzero(rng.integers(0, 2, len(partition))))
-        known = RankOne(rng.standard_normal(), tuple(unit(rng.standard_normal(d)) for d in dims))
-        deflate = (known,) if subtract and rng.integers(0, 2) else ()
-        queries.append(Query(partition, replicas, chosen or None, deflate))
-    return queries
-
-
-def answers(batches, queries, scale=0.7):
-    kept = Gradients(queries, scale)
-    for batch in batches:
-        kept.add(batch)
-    if kept.n:
-        kept.finish()
-    return kept.answers
-
-
-def assert_same(found, expected, dtype):
-    # Both are computed in float64 and rounded to the dtype of the replicas: neighbours in that dtype at worst.
-    near, least = 1e-10 + float(np.finfo(dtype).eps), float(np.finfo(dtype).smallest_subnormal)
-    for one, other in zip(found, expected, strict=True):
-        assert one.gradients.keys() == other.gradients.keys()
-        for m, gradient in one.gradients.items():
-            assert gradient.dtype == dtype
-            scale = float(np.abs(other.gradients[m].astype(np.float64)).max()) or 1.0
-            np.testing.assert_allclose(gradient, other.gradients[m], rtol=near, atol=1e-11 * scale + least)
-        np.testing.assert_allclose(
-            one.rewards, other.rewards, rtol=1e-10, atol=1e-10 * (1 + np.abs(other.rewards).max())
-        )
 
 
 @dataclass
@@ -146,7 +93,7 @@ def test_cost_is_that_of_the_entries_in_huge_dims(rng, dtype, wanted):
 def test_scipy_matrices_of_any_format_are_samples(rng):
     dense = rng.standard_normal((3, 4, 5)) * (rng.random((3, 4, 5)) < 0.4)
     makers = [scipy.sparse.csr_matrix, scipy.sparse.csc_array, scipy.sparse.coo_array]
-    batch = SparseBatch.from_scipy(make(sample) for make, sample in zip(makers, dense, strict=True))
+    batch = SparseBatch.from_coo(make(sample) for make, sample in zip(makers, dense, strict=True))
     assert (len(batch), batch.dims, batch.values.size) == (3, (4, 5), np.count_nonzero(dense))
     np.testing.assert_array_equal(dense_samples(batch.coords, batch.values, batch.sample, batch.n, batch.dims), dense)
 
@@ -198,21 +145,15 @@ GOOD = ([[0, 1], [2, 0]], [1.0, 2.0], (2, 3))
         ([([[0, 1]], [1.0, 2.0], (2,))], r"at least 2 modes, got shape \(2,\)"),
         ([np.ones((2, 3))], r"coords, data and shape, got ndarray of shape \(2, 3\) at sample 0"),
         ([3.0], "got float at sample 0"),
+        ([scipy.sparse.eye_array(2).tocsr(), np.eye(2)], r"got ndarray of shape \(2, 2\) at sample 1"),
+        ([scipy.sparse.coo_array(np.ones(3))], r"at least 2 modes, got shape \(3,\) at sample 0"),
+        ([scipy.sparse.eye_array(2), scipy.sparse.eye_array(3)], r"shape \(2, 2\) as the first one, got \(3, 3\) at"),
         ([Coo([[0], [1]], [1.0], (2, 2), fill_value=1.5)], "got fill_value 1.5 at sample 0"),
     ],
 )
 def test_what_cannot_be_a_sample_is_refused_with_a_reason(samples, message):
     with pytest.raises(SampleError, match=message):
         SparseBatch.from_coo(samples)
-
-
-def test_what_is_no_scipy_matrix_is_refused():
-    with pytest.raises(SampleError, match=r"order 2, got ndarray of shape \(2, 2\) at sample 1; give other"):
-        SparseBatch.from_scipy([scipy.sparse.eye_array(2).tocsr(), np.eye(2)])
-    with pytest.raises(SampleError, match=r"order 2, got coo_array of shape \(3,\) at sample 0"):
-        SparseBatch.from_scipy([scipy.sparse.coo_array(np.ones(3))])
-    with pytest.raises(SampleError, match=r"shape \(2, 2\) as the first one, got \(3, 3\) at sample 1"):
-        SparseBatch.from_scipy([scipy.sparse.eye_array(2), scipy.sparse.eye_array(3)])
 
 
 def test_a_slice_with_a_stride_is_refused(rng):
@@ -251,7 +192,7 @@ def test_sparse_streams_may_be_lists_or_iterators_and_name_bad_shapes(rng):
     once = open_stream(iter(samples))
     assert not once.rereadable
     assert sum(len(batch) for batch in once.batches()) == 10
-    pieces = open_stream([SparseBatch.from_scipy(samples[:4]), SparseBatch.from_scipy(samples[4:])])
+    pieces = open_stream([SparseBatch.from_coo(samples[:4]), SparseBatch.from_coo(samples[4:])])
     assert pieces.length == 10
     assert [batch.first for batch in pieces.batches()] == [0, 4]
     assert [batch.first for batch in pieces.batches(4)] == [4]

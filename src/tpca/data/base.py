@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tpca.errors import SampleError, StreamError, StreamWarning, one_line
 from tpca.labels import Axis, Labels
-from tpca.tensors import Batch, DenseBatch, DeviceBatch
+from tpca.tensors import Batch, DenseBatch
 from tpca.tensors.blocks import check_dims
 from tpca.tensors.namespaces import home_of, namespace, numpy_dtype, permuted, rows_of, to_host
 
@@ -409,25 +409,17 @@ def all_finite(block: NDArray[Any]) -> bool:
         return bool(np.isfinite(block.sum())) or bool(np.isfinite(block).all())
 
 
-def as_batch(
-    samples: Any, first: int, number: int, policy: NanPolicy, bounds: tuple[int, int] | None = None
-) -> DenseBatch:
+def as_batch(samples: Any, first: int, number: int, policy: NanPolicy) -> DenseBatch:
     """The samples from ``number`` on, of the host or a device, as the batch at ``first``.
 
-    ``bounds`` say which samples of an array on a device these are: a part of it may be a copy.  An error about missing
-    entries can wait for their use.  Samples to be skipped, or entries to be filled in, cannot: which samples these are
-    is told to the host, one number a sample, and only where a sum shows that there are any.
+    An error about missing entries can wait for their use.  Samples to be skipped, or entries to be filled in, cannot:
+    which samples these are is told to the host, one number a sample, and only where a sum shows that there are any.
     """
-    unchecked = number if policy == "raise" else None
-    if isinstance(samples, np.ndarray):
-        batch = DenseBatch(to_floats(samples), first, unchecked=unchecked)
-    else:
-        batch = DeviceBatch(samples, first, unchecked=unchecked, bounds=bounds)
+    samples = to_floats(samples) if isinstance(samples, np.ndarray) else samples
+    batch = DenseBatch(samples, first, unchecked=number if policy == "raise" else None)
     if number != first:
         batch.moved(number - first)
-    if policy == "raise":
-        return batch
-    if batch.complete if isinstance(batch, DeviceBatch) else all_finite(batch.samples):
+    if policy == "raise" or batch.complete:
         return batch
     samples = batch.samples
     xp = namespace(samples)
@@ -438,7 +430,7 @@ def as_batch(
     if policy == "zero":
         exposure = rows_of(finite, keep)
         kept = xp.where(exposure, kept, xp.zeros_like(kept))
-    return type(batch)(kept, first, len(batch) - len(keep), exposure=exposure, places=number + keep)
+    return DenseBatch(kept, first, len(batch) - len(keep), exposure=exposure, places=number + keep)
 
 
 def are_samples(

@@ -313,8 +313,7 @@ class SparseStream(IterableStream):
                 waiting.append(item)
                 entries += int(getattr(item, "nnz", 0))
             if waiting and (not single or len(waiting) == BATCH_SAMPLES or entries >= BATCH_ENTRIES):
-                scipys = hasattr(waiting[0], "tocoo") and not hasattr(waiting[0], "fill_value")
-                yield SparseBatch.from_scipy(waiting) if scipys else SparseBatch.from_coo(waiting)
+                yield SparseBatch.from_coo(waiting)
                 waiting, entries = [], 0
             if isinstance(item, SparseBatch):
                 yield item

@@ -37,7 +37,7 @@ from tpca.errors import SampleError, StreamError, reading
 from tpca.labels import labels_of
 from tpca.model import BATCH_ENTRIES
 from tpca.randomness import generator
-from tpca.tensors import Batch, DeviceBatch, SlabBatch
+from tpca.tensors import Batch, DenseBatch, SlabBatch
 from tpca.tensors.accumulators import digest
 from tpca.tensors.dense import missing
 from tpca.tensors.namespaces import home_of
@@ -109,7 +109,7 @@ class StoredStream(NumberedStream):
         options += "" if self.nan_policy == "raise" else f" nan_policy={self.nan_policy}"
         about = f"{self._source.shape} {self._source.dtype}"
         if self.like is not None:
-            return f"{home_of(self.like)} {about} {digest(DeviceBatch(self.like).content())}{options}"
+            return f"{home_of(self.like)} {about} {digest(DenseBatch(self.like).content())}{options}"
         mode, parts = self._cut
         lengths = [*self.dims[:mode], parts[0].stop - parts[0].start, *self.dims[mode + 1 :]]
         places = spread(self.length, read_cost(self._source, tuple(lengths)))
@@ -164,7 +164,7 @@ class StoredStream(NumberedStream):
                 )
             batch = as_batch(block, first, a, self.nan_policy)
         else:
-            batch = as_batch(self.like, first, a, self.nan_policy, (a, b))
+            batch = as_batch(self.like[a:b, ...], first, a, self.nan_policy)
         if self.shuffle is None:
             return batch
         turned = batch.taken(self._permutation(a, len(batch)))

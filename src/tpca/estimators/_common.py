@@ -17,7 +17,7 @@ from sklearn.utils.validation import validate_data
 
 from tpca.checkpoint import Checkpoints
 from tpca.data.rows import KEPT_BYTES
-from tpca.engines.opening import rows_opened
+from tpca.engines.local import rows_opened
 from tpca.errors import SampleError, check_integer
 from tpca.labels import Axis, Coords, Labels
 from tpca.result import Result

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from tpca.data.rows import open_rows
-from tpca.engines.opening import rows_opened
+from tpca.engines.local import rows_opened
 from tpca.errors import SampleError
 from tpca.estimators._common import RowsEstimator, check_names
 from tpca.labels import Axis, Labels, as_coords

@@ -16,7 +16,7 @@ from tpca.data import Stream
 from tpca.data.base import check_axis
 from tpca.data.open import is_epochs, labels_of_epochs
 from tpca.engines import Data, Engine
-from tpca.engines.opening import check_labels, form_of, handed, opened
+from tpca.engines.local import check_labels, form_of, handed, opened
 from tpca.errors import SampleError, SolverError
 from tpca.estimators._common import Fitted, Lines, not_fitted, of_components, of_result, say, seed_from
 from tpca.inference.design import Design, read_design

@@ -2,7 +2,7 @@
 
 from tpca.tensors.accumulators import Accumulator, Gradients, Rewards, SampleGradients, TensorSum
 from tpca.tensors.contraction import Answer, Query, RankOne, SubBatches, contract, contract_all
-from tpca.tensors.dense import Batch, DenseBatch, DeviceBatch
+from tpca.tensors.dense import Batch, DenseBatch
 from tpca.tensors.rows import RowsBatch
 from tpca.tensors.slabs import SlabBatch
 from tpca.tensors.sparse import SparseBatch
@@ -12,7 +12,6 @@ __all__ = [
     "Answer",
     "Batch",
     "DenseBatch",
-    "DeviceBatch",
     "Gradients",
     "Query",
     "RankOne",

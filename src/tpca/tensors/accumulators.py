@@ -42,9 +42,8 @@ from tpca.tensors.contraction import (
     SubBatches,
     add_gradients_of,
     contract_all,
+    fill,
     gradients_of,
-    narrow,
-    rewards,
     subtract,
 )
 from tpca.tensors.dense import Batch
@@ -222,7 +221,7 @@ def digest(arrays: Iterable[NDArray[Any]], most: int = MAX_ENTRIES) -> str:
     return found.hexdigest()[:16]
 
 
-REPLICA_SAMPLES = 2.0  # for every replica, in a group of samples whose sum is contracted: see tpca.engines.groups
+REPLICA_SAMPLES = 2.0  # for every replica, in a group of samples whose sum is contracted: see tpca.engines.base
 
 
 class Gradients(Accumulator):
@@ -255,22 +254,9 @@ class Gradients(Accumulator):
         self._before = [{m: np.zeros(total.shape[1:]) for m, total in own.items()} for own in self._part_sums]
         self._open: int | None = None  # the sub-batch that has samples in the running sum since the last look
 
-    @property
-    def queries(self) -> tuple[Query, ...]:
-        """What is asked."""
-        queries: tuple[Query, ...] = self.question[0]
-        return queries
-
-    @property
-    def scale(self) -> float:
-        """What every sample is multiplied by."""
-        return float(self.question[1])
-
-    @property
-    def edges(self) -> tuple[int, ...]:
-        """Where sub-batches begin."""
-        edges: tuple[int, ...] = self.question[2]
-        return edges
+    queries = property(lambda self: self.question[0])
+    scale = property(lambda self: self.question[1])
+    edges = property(lambda self: self.question[2])
 
     def add(self, batch: Batch, at: int = 0) -> None:
         """Add up the samples, or their gradients."""
@@ -339,18 +325,19 @@ class Gradients(Accumulator):
                 self._total *= factor
                 self.answers = contract_all(self._total, self.queries)
             elif self._sums is not None:
-                pairs = zip(self.queries, self._sums, strict=True)
-                self.answers = tuple(_answer(query, sums, factor) for query, sums in pairs)
+                self.answers = tuple(Answer.empty(query) for query in self.queries)
+                for query, answer, sums in zip(self.queries, self.answers, self._sums, strict=True):
+                    rows = [np.reshape(block, (len(block), -1)).astype(np.float64) for block in query.replicas]
+                    means = {m: factor * gradient.reshape(len(gradient), -1) for m, gradient in sums.items()}
+                    fill(answer, query, slice(None), means, rows)
             if self._sizes.any():  # not where only the mean is known
-                sub_batches = (self._sub_batches(query, sums) for query, sums in self._parted())
+                parted = [query for query in self.queries if query.by_part is not None]
+                sub_batches = map(self._sub_batches, parted, self._part_sums)
                 self.answers = tuple(
                     answer if query.by_part is None else dataclasses.replace(answer, by_part=next(sub_batches))
                     for query, answer in zip(self.queries, self.answers, strict=True)
                 )
         self._total, self._sums, self._part_sums = None, None, []
-
-    def _parted(self) -> Iterator[tuple[Query, dict[int, Array]]]:
-        return zip((query for query in self.queries if query.by_part is not None), self._part_sums, strict=True)
 
     def _sub_batches(self, query: Query, sums: dict[int, Array]) -> SubBatches:
         """Mean gradients and rewards of one query, by sub-batch."""
@@ -397,12 +384,3 @@ def _asked_by_part(queries: Sequence[Query]) -> tuple[Query, ...]:
             blocks = query.by_part or (smallest,)
             found.append(dataclasses.replace(query, gradients_of=blocks, by_part=None, deflate=()))
     return tuple(found)
-
-
-def _answer(query: Query, sums: dict[int, Array], factor: float) -> Answer:
-    count = len(query.replicas[0])
-    rows = [np.asarray(block.reshape(count, -1), dtype=np.float64) for block in query.replicas]
-    parts = subtract({m: factor * g.reshape(count, -1) for m, g in sums.items()}, rows, query)
-    answer = Answer.empty(query)
-    narrow(parts, answer.gradients, slice(None))
-    return dataclasses.replace(answer, rewards=rewards(parts, rows))

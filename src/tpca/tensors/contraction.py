@@ -180,20 +180,23 @@ def contract_all(tensor: NDArray[Any], queries: Sequence[Query]) -> tuple[Answer
 
     Gradients come in the dtype of their block's replicas, rewards in float64.
     """
-    answers = [Answer.empty(query) for query in queries]
+    answers = tuple(Answer.empty(query) for query in queries)
     for part in gradients_of(tensor, queries):
-        gradients = subtract(part.gradients, part.vectors, queries[part.number])
-        answer = answers[part.number]
-        answer.rewards[part.some] = rewards(gradients, part.vectors)
-        narrow(gradients, answer.gradients, part.some)
-    return tuple(answers)
+        fill(answers[part.number], queries[part.number], part.some, part.gradients, part.vectors)
+    return answers
 
 
-def narrow(parts: dict[int, Array], gradients: dict[int, NDArray[Any]], some: slice) -> None:
-    """Store gradients in the dtype of their replicas, infinite where they do not fit; those in float32 are used up."""
+def fill(answer: Answer, query: Query, some: slice, gradients: dict[int, Array], vectors: Sequence[Array]) -> None:
+    """Take gradients, as rows, of some replicas into an answer, without known components, and their rewards.
+
+    They are stored in the dtype of their replicas, infinite where they do not fit; those in float32 are used up.
+    """
+    gradients = subtract(gradients, vectors, query)
+    answer.rewards[some] = rewards(gradients, vectors)
     with np.errstate(over="ignore"):
-        for m, gradient in parts.items():
-            narrowed(gradient.reshape(gradients[m][some].shape), gradients[m][some])
+        for m, gradient in gradients.items():
+            target = answer.gradients[m][some]
+            narrowed(gradient.reshape(target.shape), target)
 
 
 def add_gradients_of(tensor: NDArray[Any], queries: Sequence[Query], sums: Sequence[dict[int, Array]]) -> None:
@@ -206,12 +209,12 @@ def add_gradients_of(tensor: NDArray[Any], queries: Sequence[Query], sums: Seque
 
 def gradients_of(tensor: NDArray[Any], queries: Sequence[Query]) -> Iterator[PartialGradients]:
     """The gradients that are asked for, of some replicas after the others."""
-    traces = Traces(tensor)
+    traces: dict[Any, Any] = {(): tensor}
     together: dict[tuple[tuple[int, ...], int], list[int]] = {}
     for number, query in enumerate(queries):
         if query.is_trace:
             vectors = [np.asarray(block.reshape(1, -1), np.float64) for block in query.replicas]
-            gradients = {m: traces.gradient(query.partition.groups, m) for m in query.blocks}
+            gradients = {m: traced(traces, query.partition.groups, m) for m in query.blocks}
             yield PartialGradients(number, slice(0, 1), vectors, gradients)
         else:
             together.setdefault(unfolding(tensor.shape, query.partition.groups), []).append(number)
@@ -335,26 +338,20 @@ def outer(vectors: Sequence[Any]) -> Array:
     return product
 
 
-class Traces:
-    """Traces of one tensor over pairs of modes, each worked out once: queries share what they have in common."""
+def traced(known: dict[Any, Any], groups: Sequence[Sequence[int]], m: int) -> Array:
+    """A tensor traced over all groups but group ``m``, as one row.
 
-    def __init__(self, tensor: NDArray[Any]) -> None:
-        self._known: dict[tuple[tuple[int, int], ...], Any] = {(): tensor}
-
-    def gradient(self, groups: Sequence[Sequence[int]], m: int) -> Array:
-        """The tensor traced over all groups but group ``m``, as one row."""
-        pairs = sorted((min(group), max(group)) for i, group in enumerate(groups) if i != m)
-        left = sorted(groups[m])  # the modes that are left, in their order
-        row = to_host(permuted(self._over(tuple(pairs)), [left.index(mode) for mode in groups[m]])).reshape(1, -1)
-        return row.astype(np.float64, copy=False)
-
-    def _over(self, pairs: tuple[tuple[int, int], ...]) -> Any:
-        if pairs not in self._known:
-            *before, (i, j) = pairs
-            gone = [mode for pair in before for mode in pair]
+    ``known`` has it, by the pairs of modes that are gone (``()``: the tensor itself), and gets what is traced here.
+    """
+    pairs = tuple(sorted((min(group), max(group)) for i, group in enumerate(groups) if i != m))
+    for count, (i, j) in enumerate(pairs):
+        if pairs[: count + 1] not in known:
+            gone = [mode for pair in pairs[:count] for mode in pair]
             i, j = (mode - sum(other < mode for other in gone) for mode in (i, j))
-            self._known[pairs] = _trace(self._over(tuple(before)), i, j)
-        return self._known[pairs]
+            known[pairs[: count + 1]] = _trace(known[pairs[:count]], i, j)
+    left = sorted(groups[m])  # the modes that are left, in their order
+    row = to_host(permuted(known[pairs], [left.index(mode) for mode in groups[m]])).reshape(1, -1)
+    return row.astype(np.float64, copy=False)
 
 
 def _trace(tensor: Any, i: int, j: int) -> Any:

@@ -92,7 +92,7 @@ def missing(index: int) -> SampleError:
 
 
 class DenseBatch:
-    """``n`` dense samples, a C-contiguous array of shape ``(n, d_1, ..., d_k̄)`` of finite real numbers.
+    """``n`` dense samples of finite real numbers: an array of shape ``(n, d_1, ..., d_k̄)``, on the host C-contiguous.
 
     ``first`` is the place of the batch in its stream, ``dropped`` how many of its samples the stream left out,
     ``places`` the numbers of the samples in the stream, or that of the first.  A stream that has not looked for NaN and
@@ -101,17 +101,21 @@ class DenseBatch:
 
     Where entries are missing they are 0, and ``exposure``, an array like the samples, says how much every entry counts:
     whether it was observed; of a derived sample, what it has of the covariate.  ``None``: all count as one.
+
+    On a device (PyTorch, JAX, CuPy or whatever follows the array API standard) sums stay where the samples are, in
+    float32 for samples in float16, bfloat16 and float32, in float64 for those in float64.  To the host come gradients,
+    rewards and single numbers.
     """
 
     summable = True
 
     def __init__(
         self,
-        samples: NDArray[Any],
+        samples: Any,
         first: int = 0,
         dropped: int = 0,
         unchecked: int | None = None,
-        exposure: NDArray[Any] | None = None,
+        exposure: Any = None,
         places: NDArray[np.intp] | int | None = None,
     ) -> None:
         self._samples = samples
@@ -121,20 +125,26 @@ class DenseBatch:
         self.exposure = exposure
 
     @property
-    def samples(self) -> NDArray[Any]:
-        """The samples; all of them finite."""
+    def samples(self) -> Any:
+        """The samples where they are, in the dtype they are worked on in; all of them finite."""
         self.check()
-        return self._samples
+        return cast(self._samples, working_dtype(self._samples)) if self.on_device else self._samples
 
     @property
-    def _as_they_are(self) -> Any:
-        return self._samples
+    def on_device(self) -> bool:
+        """Whether the samples are arrays of another library than NumPy."""
+        return not isinstance(self._samples, np.ndarray)
 
     def check(self) -> None:
         """Refuse samples with NaN or Inf, if nobody has looked yet."""
         if self._unchecked is not None:
             self.add_to(None)
             self._unchecked = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether no entry is NaN or Inf; also false where entries are so large that their sum is not finite."""
+        return _finite(DenseBatch(self._samples).add_to(None))
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -148,15 +158,12 @@ class DenseBatch:
         start, stop, step = some.indices(len(self))
         some = slice(start, max(start, stop), step)
         part = copy.copy(self)
-        part._cut(some)
+        part._samples = self._samples[some, ...]
         part.first = part.dropped = 0
         part._unchecked = None if self._unchecked is None else self._unchecked + start
-        part.exposure = self.exposure_of(some)
+        part.exposure = None if self.exposure is None else self.exposure[some, ...]
         part._places = self._places + start if isinstance(self._places, int) and step == 1 else self.places[some]
         return part
-
-    def _cut(self, some: slice) -> None:
-        self._samples = self._samples[some, ...]
 
     @property
     def places(self) -> NDArray[np.intp]:
@@ -172,18 +179,21 @@ class DenseBatch:
         exposure = None if self.exposure is None else rows_of(self.exposure, rows)
         return type(self)(rows_of(self.samples, rows), exposure=exposure, places=self.places[rows])
 
-    def exposure_of(self, some: slice | NDArray[Any]) -> NDArray[Any] | None:
-        """How much the entries of some samples count."""
-        return None if self.exposure is None else self.exposure[some, ...]
-
     @property
     def nbytes(self) -> int:
         """Bytes of the samples held."""
         return bytes_of(self._samples) + (0 if self.exposure is None else bytes_of(self.exposure))
 
     def content(self) -> list[NDArray[Any]]:
-        """The samples, also those that nobody has looked at yet."""
-        return [self._samples]
+        """The samples, also those that nobody has looked at yet; of a device, how many there are and a few numbers."""
+        if not self.on_device:
+            return [self._samples]
+        count, dims = min(GLANCE, len(self)), self.dims
+        rows = [j * (len(self) - 1) // max(1, count - 1) for j in range(count)]
+        places = [(row, *((j + 1) * (d - 1) // (count + 1) for d in dims)) for j, row in enumerate(rows)]
+        some = [cast(self._samples[place], working_dtype(self._samples)) for place in places]
+        numbers = to_host(namespace(self._samples).stack(some)) if some else np.zeros(0)
+        return [np.array([len(self), *dims]), numbers]
 
     def dense_pieces(self, most: int = HELD) -> Iterator[tuple[slice, Array, NDArray[Any] | None]]:
         """The samples as float64 on the host, about ``most`` entries at a time, and which entries were observed."""
@@ -193,27 +203,37 @@ class DenseBatch:
             seen = None if self.exposure is None else to_host(self.exposure[some, ...])
             yield some, to_host(self.samples[some, ...]).astype(np.float64, copy=False), seen
 
-    def add_to(self, total: NDArray[Any] | None) -> NDArray[Any]:
-        """Add the samples to ``total``, in place; contraction is linear, so replicas need only this.
+    def add_to(self, total: Any) -> Any:
+        """Add the samples to ``total``, which is used up; contraction is linear, so replicas need only this.
 
         A missing entry makes the total one, too.
         """
-        total = np.zeros(self.dims, self._samples.dtype) if total is None else total
-        if len(self):
-            add_rows(total.reshape(-1), self._samples.reshape(len(self), -1))
-            self._look_in(total)
+        samples = self._samples
+        xp, dtype = namespace(samples), working_dtype(samples) if self.on_device else samples.dtype
+        total = xp.zeros(self.dims, dtype=dtype, device=samples.device) if total is None else total
+        if not len(self):
+            return total
+        if not self.on_device:
+            add_rows(total.reshape(-1), samples.reshape(len(self), -1))
+        elif library(samples) in ("jax", "jaxlib"):
+            total = _jax_loop()(total, samples)
+        else:
+            with np.errstate(over="ignore", invalid="ignore"):  # of libraries that are NumPy inside
+                total += xp.sum(samples, axis=0, dtype=dtype)
+        self._look_in(total)
         return total
 
     def _look_in(self, total: Any) -> None:
         """Refuse samples with NaN or Inf that show in a sum with all of these, if nobody has looked yet."""
         if self._unchecked is None or _finite(total):
             return
+        xp = namespace(self._samples)
         for j in range(len(self)):  # what is too large for a sum is none
-            if not bool(to_host(namespace(total).all(namespace(total).isfinite(self._as_they_are[j, ...])))):
+            if not bool(to_host(xp.all(xp.isfinite(self._samples[j, ...])))):
                 raise missing(self._unchecked + j)
 
     def weighted_sums(self, weights: Array) -> Array:
-        """Sums (c, *dims) of the samples, each times a row of ``weights`` (n, c), in float64."""
+        """Sums (c, *dims) of the samples, each times a row of ``weights`` (n, c), in float64 or as the device has."""
         total = self._weighted(self._samples, weights)
         self._look_in(total)
         return total
@@ -225,13 +245,18 @@ class DenseBatch:
         return None if exposure is None else lambda weights: self._weighted(exposure, weights)
 
     def _weighted(self, array: Any, weights: Array) -> Array:
-        flat = array.reshape(len(array), -1)
-        total = np.zeros((weights.shape[1], flat.shape[1]))
-        step = max(1, len(flat) if flat.dtype == np.float64 else PIECE // max(1, flat.shape[1]))
+        xp = namespace(array)
+        flat = xp.reshape(array, (array.shape[0], -1))
         with np.errstate(invalid="ignore", over="ignore"):  # what is not finite shows in the sum
-            for start in range(0, len(flat), step):
-                some = slice(start, start + step)
-                total += weights[some].T @ flat[some].astype(np.float64, copy=False)
+            if self.on_device:
+                flat = cast(flat, working_dtype(self._samples))
+                total = to_host(xp.matmul(to_device(weights.T, flat), flat)).astype(np.float64)
+            else:
+                total = np.zeros((weights.shape[1], flat.shape[1]))
+                step = max(1, len(flat) if flat.dtype == np.float64 else PIECE // max(1, flat.shape[1]))
+                for start in range(0, len(flat), step):
+                    some = slice(start, start + step)
+                    total += weights[some].T @ flat[some].astype(np.float64, copy=False)
         return total.reshape(-1, *self.dims)
 
     def scores(self, vectors: Sequence[Array]) -> Array:
@@ -242,7 +267,7 @@ class DenseBatch:
         rewards, exposure = _contracted(self.samples, vectors), self.exposure
         if exposure is None:
             return rewards
-        if not isinstance(exposure, np.ndarray):
+        if self.on_device:
             exposure = cast(exposure, working_dtype(self._samples))
         return rewards / observed_share(_contracted(exposure, [v**2 for v in vectors]), vectors)
 
@@ -271,101 +296,13 @@ class DenseBatch:
         return np.asarray(gradient.reshape(len(self), *partition.shapes[block]))
 
 
-class DeviceBatch(DenseBatch):
-    """Dense samples on a device: PyTorch, JAX, CuPy or whatever follows the array API standard.
-
-    Sums stay where the samples are, in float32 for samples in float16, bfloat16 and float32, in float64 for those in
-    float64.  To the host come gradients, rewards and single numbers.
-
-    A batch is a range, from ``bounds[0]`` to ``bounds[1]``, of an array that is not cut: in JAX a slice is a copy.
-    Samples of JAX are added by a compiled loop, on a processor twenty times as fast as a slice and its sum.
-    """
-
-    def __init__(
-        self,
-        array: Any,
-        first: int = 0,
-        dropped: int = 0,
-        unchecked: int | None = None,
-        exposure: Any = None,
-        places: NDArray[np.intp] | int | None = None,
-        bounds: tuple[int, int] | None = None,
-    ) -> None:
-        super().__init__(array, first, dropped, unchecked, exposure, places)
-        self._bounds = (0, int(array.shape[0])) if bounds is None else bounds
-
-    def __len__(self) -> int:
-        return self._bounds[1] - self._bounds[0]
-
-    def _cut(self, some: slice) -> None:
-        if some.step == 1:
-            self._bounds = (self._bounds[0] + some.start, self._bounds[0] + some.stop)
-        else:
-            self._samples = self._as_they_are[some, ...]
-            self._bounds = (0, int(self._samples.shape[0]))
-
-    @property
-    def _as_they_are(self) -> Any:
-        whole = self._bounds == (0, self._samples.shape[0])
-        return self._samples if whole else self._samples[slice(*self._bounds), ...]
-
-    @property
-    def samples(self) -> Any:
-        """The samples on their device, in the dtype they are worked on in; all of them finite."""
-        self.check()
-        return cast(self._as_they_are, working_dtype(self._samples))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the samples held."""
-        return super().nbytes * len(self) // max(1, int(self._samples.shape[0]))
-
-    def content(self) -> list[NDArray[Any]]:
-        """A few numbers of the samples, and how many there are."""
-        count, dims, start = min(GLANCE, len(self)), self.dims, self._bounds[0]
-        rows = [start + j * (len(self) - 1) // max(1, count - 1) for j in range(count)]
-        places = [(row, *((j + 1) * (d - 1) // (count + 1) for d in dims)) for j, row in enumerate(rows)]
-        some = [cast(self._samples[place], working_dtype(self._samples)) for place in places]
-        numbers = to_host(namespace(self._samples).stack(some)) if some else np.zeros(0)
-        return [np.array([len(self), *dims]), numbers]
-
-    @property
-    def complete(self) -> bool:
-        """Whether no entry is NaN or Inf; also false where entries are so large that their sum is not finite."""
-        return _finite(type(self)(self._samples, bounds=self._bounds).add_to(None))
-
-    def add_to(self, total: Any) -> Any:
-        """Add the samples to ``total``, which is used up; a missing entry makes the total one, too."""
-        xp, dtype = namespace(self._samples), working_dtype(self._samples)
-        total = xp.zeros(self.dims, dtype=dtype, device=self._samples.device) if total is None else total
-        if not len(self):
-            return total
-        if library(self._samples) in ("jax", "jaxlib"):
-            total = _jax_loop()(total, self._samples, *self._bounds)
-        else:
-            with np.errstate(over="ignore", invalid="ignore"):  # of libraries that are NumPy inside
-                total += xp.sum(self._as_they_are, axis=0, dtype=dtype)
-        self._look_in(total)
-        return total
-
-    def weighted_sums(self, weights: Array) -> Array:
-        """Sums (c, *dims) of the samples, each times a row of ``weights`` (n, c), added up on the device."""
-        return self._weighted(self.samples, weights)
-
-    def _weighted(self, array: Any, weights: Array) -> Array:
-        array = cast(array, working_dtype(self._samples))
-        xp = namespace(array)
-        total = xp.matmul(to_device(weights.T, array), xp.reshape(array, (array.shape[0], -1)))
-        return to_host(total).astype(np.float64).reshape(-1, *self.dims)
-
-
 @functools.cache
 def _jax_loop() -> Any:
+    """A compiled loop, which adds samples in the memory of their sum: on a processor ten times as fast as ``sum``."""
     import jax
 
-    def add(total: Any, samples: Any, start: int, stop: int) -> Any:
-        """Samples ``start`` to ``stop``, added one after the other in the memory of ``total``."""
-        return jax.lax.fori_loop(start, stop, lambda j, sums: sums + samples[j].astype(sums.dtype), total)
+    def add(total: Any, samples: Any) -> Any:
+        return jax.lax.fori_loop(0, len(samples), lambda j, sums: sums + samples[j].astype(sums.dtype), total)
 
     return jax.jit(add, donate_argnums=0)
 
@@ -373,7 +310,7 @@ def _jax_loop() -> Any:
 def refuse_beyond_memory(cause: BaseException, batch: Any) -> None:
     """Say what may fit, if ``cause`` is that the device of a batch has no more memory."""
     told = f"{type(cause).__name__} {cause}".lower()
-    if isinstance(batch, DeviceBatch) and any(sign in told for sign in NO_MEMORY):
+    if isinstance(batch, DenseBatch) and batch.on_device and any(sign in told for sign in NO_MEMORY):
         raise DeviceMemoryError(
             f"{home_of(batch._samples)} ran out of memory with {len(batch)} samples, {batch.nbytes:,} bytes, at a time "
             f"({one_line(cause)}); give batches of at most {max(1, len(batch) // 2)} samples, or free memory there."

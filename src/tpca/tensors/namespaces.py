@@ -129,19 +129,15 @@ def to_host(array: Any) -> NDArray[Any]:
     """A copy of a device's array in the memory of the host, counted; of NumPy, itself.  Not for samples."""
     if isinstance(array, np.ndarray | np.generic):
         return np.asarray(array)
-    host = _fetched(array)
+    if library(array) == "torch":
+        array = array.detach().cpu().numpy()
+    elif library(array) == "cupy":
+        array = array.get()
+    elif library(array) == "array_api_strict":  # its devices are there to find out who copies in secret
+        array = array.to_device(namespace(array).__array_namespace_info__().default_device())
+    host = np.array(array)
     crossed.nbytes += host.nbytes
     return host
-
-
-def _fetched(array: Any) -> NDArray[Any]:
-    if library(array) == "torch":
-        return np.array(array.detach().cpu().numpy())
-    if library(array) == "cupy":
-        return np.asarray(array.get())
-    if library(array) == "array_api_strict":  # its devices are there to find out who copies in secret
-        array = array.to_device(namespace(array).__array_namespace_info__().default_device())
-    return np.array(array)
 
 
 def entries(array: Any) -> int:

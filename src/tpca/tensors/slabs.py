@@ -118,10 +118,8 @@ class SlabBatch:
 
     def add_to(self, total: NDArray[Any] | None) -> NDArray[Any]:
         """Add the sum of the samples to ``total``, slab by slab."""
-        total = np.zeros(self.dims) if total is None else total
-        for part in self.parts if len(self) else ():
-            total[(slice(None),) * self.mode + (part,)] += self._sum_slab(part)
-        return total
+        own: Array = self.weighted_sums(np.ones((len(self), 1)))[0]
+        return own if total is None else own + total
 
     def sample_gradients(self, query: Query, at: int) -> Array:
         """Gradients of every sample, built in full one after the other."""

@@ -39,41 +39,23 @@ from tpca.threads import compiled
 Indices = NDArray[np.intp]
 
 
-def scipy_parts(matrix: Any, j: int) -> tuple[Any, Any, Any]:
-    """Coordinates, values and shape of a ``scipy.sparse`` matrix."""
-    if not hasattr(matrix, "tocoo") or len(matrix.shape) != 2:
-        raise SampleError(
-            f"samples must be scipy.sparse matrices of order 2, got {_described(matrix)} at sample {j}; "
-            "give other sparse samples to SparseBatch.from_coo."
-        )
-    coo = matrix.tocoo()
-    return (coo.row, coo.col), coo.data, matrix.shape
-
-
-def coo_parts(item: Any, j: int) -> tuple[Any, Any, Any]:
-    """Coordinates, values and shape of a sample in coordinate form."""
-    if isinstance(item, tuple) and len(item) == 3:
-        return item
-    if not all(hasattr(item, name) for name in ("coords", "data", "shape")):
-        raise SampleError(
-            f"samples must have coords, data and shape, got {_described(item)} at sample {j}; "
-            "give sparse.COO arrays or tuples (coords, values, shape)."
-        )
-    fill = getattr(item, "fill_value", 0)
-    if fill != 0:
-        raise SampleError(
-            f"entries that are not stored must be 0, got fill_value {fill} at sample {j}; subtract it first."
-        )
-    return item.coords, item.data, item.shape
-
-
-def _described(item: Any) -> str:
-    shape = getattr(item, "shape", None)
-    return type(item).__name__ if shape is None else f"{type(item).__name__} of shape {shape}"
-
-
-def checked_parts(coords: Any, values: Any, shape: Any, j: int) -> tuple[Indices, NDArray[Any], tuple[int, ...]]:
-    """Return the parts of sample ``j`` as arrays that fit together, or refuse them."""
+def checked_parts(item: Any, j: int) -> tuple[Indices, NDArray[Any], tuple[int, ...]]:
+    """Return coordinates, values and shape of sample ``j`` as arrays that fit together, or refuse them."""
+    item = item.tocoo() if hasattr(item, "tocoo") and not hasattr(item, "coords") else item
+    if not isinstance(item, tuple):
+        if not all(hasattr(item, name) for name in ("coords", "data", "shape")):
+            shape = getattr(item, "shape", None)
+            what = f"{type(item).__name__}{'' if shape is None else f' of shape {shape}'}"
+            raise SampleError(
+                f"samples must have coords, data and shape, got {what} at sample {j}; "
+                "give scipy.sparse or sparse.COO arrays, or tuples (coords, values, shape)."
+            )
+        if (fill := getattr(item, "fill_value", 0)) != 0:
+            raise SampleError(
+                f"entries that are not stored must be 0, got fill_value {fill} at sample {j}; subtract it first."
+            )
+        item = item.coords, item.data, item.shape
+    coords, values, shape = item
     dims, places, entries = tuple(int(d) for d in shape), np.asarray(coords), np.asarray(values)
     if len(dims) < 2:
         raise SampleError(f"samples must have at least 2 modes, got shape {dims} at sample {j}; vectors are averaged.")
@@ -139,14 +121,9 @@ class SparseBatch:
     observed_sums = None
 
     @classmethod
-    def from_scipy(cls, matrices: Iterable[Any]) -> SparseBatch:
-        """Samples of order 2, given as ``scipy.sparse`` matrices of one shape, in any format."""
-        return cls.from_coo([scipy_parts(matrix, j) for j, matrix in enumerate(matrices)])
-
-    @classmethod
     def from_coo(cls, samples: Iterable[Any]) -> SparseBatch:
-        """Samples with ``coords`` (k, nnz), ``data`` and ``shape``, as ``sparse.COO`` has; or such triples."""
-        parts = [checked_parts(*coo_parts(item, j), j) for j, item in enumerate(samples)]
+        """Samples as ``scipy.sparse`` or ``sparse.COO`` has them, or triples: coords (k, nnz), values and shape."""
+        parts = [checked_parts(item, j) for j, item in enumerate(samples)]
         if not parts:
             raise SampleError("a batch needs at least one sample to know its shape, got none; leave empty batches out.")
         dims = parts[0][2]
@@ -191,7 +168,27 @@ class SparseBatch:
             return
         values = np.require(self.values, np.float64, ["C", "W"])
         for query, own in zip(queries, sums, strict=True):
-            _add(values, self._places(query), query, own)
+            places, blocks = self._places(query), range(len(query.partition))
+            # A block that is alone in being asked for has no part in its gradient: its replicas are not even read.  Of
+            # replicas that must be converted, only what is read is, where modes are longer than there are entries.
+            alone = query.blocks if len(query.blocks) == 1 else ()
+            sizes, every = query.partition.sizes, np.arange(len(values))
+            ready = [w.dtype == np.float64 and w.flags.c_contiguous for w in query.replicas]
+            whole = [ready[m] or sizes[m] <= len(values) for m in blocks]
+            read = places
+            if alone or not all(whole):
+                read = np.stack([0 * every if m in alone else places[m] if whole[m] else every for m in blocks])
+            wanted, nothing = np.isin(blocks, query.blocks), np.empty((0, 0))
+            step = max(1, CHUNK // sum(min(size, len(values)) for size in sizes))
+            for start in range(0, len(query.replicas[0]), step):
+                some = slice(start, start + step)
+                count, rows = len(query.replicas[0][some]), []
+                for m, w in enumerate(query.replicas):
+                    block = np.ones((count, 1)) if m in alone else w[some].reshape(count, -1)
+                    block = block if m in alone or whole[m] else block[:, places[m]]
+                    rows.append(np.require(block, np.float64, ["C", "W"]))
+                targets = tuple(own[m][some].reshape(count, -1) if wanted[m] else nothing for m in blocks)
+                compiled(_add_entries)(values, places, read, tuple(rows), targets, wanted)
 
     def add_to(self, total: NDArray[Any] | None) -> NDArray[Any]:
         """Add the sum of the samples to ``total``."""
@@ -239,40 +236,6 @@ class SparseBatch:
                 own *= length
                 own += self.coords[mode]
         return places
-
-
-def _add(values: Array, places: Indices, query: Query, sums: dict[int, Array]) -> None:
-    """Add the gradients of one query to ``sums``."""
-    blocks = range(len(places))
-    wanted = np.isin(blocks, query.blocks)
-    gathered = [_is_gathered(query, m, len(values)) for m in blocks]
-    read = places
-    if any(gathered) or len(query.blocks) == 1:
-        read = np.stack([np.arange(len(values)) if gathered[m] else places[m] for m in blocks])
-        read[[query.blocks == (m,) for m in blocks]] = 0
-    step = max(1, CHUNK // sum(min(size, len(values)) for size in query.partition.sizes))
-    for start in range(0, len(query.replicas[0]), step):
-        some = slice(start, start + step)
-        rows = [_rows(query, m, some, places[m] if gathered[m] else None) for m in blocks]
-        nothing = np.empty((0, 0))
-        targets = [sums[m][some].reshape(len(rows[m]), -1) if wanted[m] else nothing for m in blocks]
-        compiled(_add_entries)(values, places, read, tuple(rows), tuple(targets), wanted)
-
-
-def _is_gathered(query: Query, m: int, entries: int) -> bool:
-    """Whether the loop gets a copy of just what it reads of a block: then zeros are not even converted."""
-    block = query.replicas[m]
-    ready = block.dtype == np.float64 and block.flags.c_contiguous
-    return not ready and entries < query.partition.sizes[m]
-
-
-def _rows(query: Query, m: int, some: slice, gathered: Indices | None) -> Array:
-    """Some replicas of a block as rows of floats; only the places ``gathered``, if given."""
-    block = query.replicas[m][some]
-    if query.blocks == (m,):  # a block's own replicas have no part in its gradient
-        return np.ones((len(block), 1))
-    rows = block.reshape(len(block), -1)
-    return np.require(rows if gathered is None else rows[:, gathered], np.float64, ["C", "W"])
 
 
 def _add_entries(

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from typing import Any
 
+from tpca.engines.dask.tasks import later
 from tpca.errors import ClusterError, TpcaError, one_line
 from tpca.wording import tpca_version
 
@@ -39,7 +39,6 @@ class Cluster:
         self._workers: tuple[str, ...] = ()
         self._asked = _NEVER
         self._versions: dict[str, Any] = {}  # of every worker so far: the task that looks at it
-        self._samples: dict[str, tuple[int, int]] = {}  # what tasks are about
         self._homes: dict[str, str | None] = {}  # tasks since the last results, and whom they are meant for
 
     def workers(self) -> tuple[str, ...]:
@@ -48,26 +47,17 @@ class Cluster:
             deadline = time.monotonic() + self.patience
             while not (found := self._running(self._everyone())):
                 if time.monotonic() > deadline:
-                    raise ClusterError(self._idle())
+                    raise self._idle()
                 time.sleep(0.2)
             self._check_versions(found)
             self._workers, self._asked = found, time.monotonic()
         return self._workers
 
-    def submit(
-        self,
-        function: Callable[..., Any],
-        *arguments: Any,
-        key: str,
-        worker: str | None = None,
-        samples: tuple[int, int] | None = None,
-    ) -> Any:
-        """A task, if possible for a certain worker; ``samples`` say what it is about."""
+    def submit(self, function: Callable[..., Any], *arguments: Any, key: str, worker: str | None = None) -> Any:
+        """A task, if possible for a certain worker."""
         import dask
 
         self._homes[key] = worker
-        if samples is not None:
-            self._samples[key] = samples
         where = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
         # Replicas are as large as they are; that they come with the task is what lets them survive a worker.
         with self._telling(), dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
@@ -83,7 +73,7 @@ class Cluster:
 
         The cluster is looked at until they are here, not only until tasks are done: a worker may die with its results.
         """
-        results, at_work, lost = _later(self.client.gather, list(futures)), time.monotonic(), 0
+        results, at_work, lost = later(self.client.gather, list(futures)), time.monotonic(), 0
         try:
             with self._telling():
                 while not wait([results], LOOK).done:
@@ -93,8 +83,11 @@ class Cluster:
                     if any(tasks.get(worker) for worker in running):
                         at_work = time.monotonic()
                     elif time.monotonic() - at_work > self.patience:
-                        raise ClusterError(self._idle())
-                    lost = lost + 1 if running and self._kept_for_the_dead(everyone, tasks) else 0
+                        raise self._idle()
+                    # Are tasks of this round meant for workers that are gone, and does nobody do any of this round?
+                    doing = {str(key) for some in tasks.values() for key in some}
+                    waiting = running and doing.isdisjoint(self._homes)
+                    lost = lost + 1 if waiting and not {None, *everyone}.issuperset(self._homes.values()) else 0
                     if lost > 1:  # and not just on the way from one to the other
                         self._call(self.client.cancel, list(futures))  # nobody waits for them any more
                         raise WorkersGoneError
@@ -103,13 +96,7 @@ class Cluster:
                         raise self._failed(future)
                 return list(results.result())
         finally:
-            self._samples.clear()
             self._homes.clear()
-
-    def _kept_for_the_dead(self, everyone: Any, tasks: Any) -> bool:
-        """Whether tasks of this round are meant for workers that are gone, and nobody does any of this round."""
-        doing = {str(key) for some in tasks.values() for key in some}
-        return doing.isdisjoint(self._homes) and not {None, *everyone}.issuperset(self._homes.values())
 
     # -- who is there -------------------------------------------------------------------------------------------------
 
@@ -117,8 +104,7 @@ class Cluster:
         """All workers, and what the scheduler knows of them."""
         about = self._call(self.client.scheduler_info, n_workers=-1)
         if "address" not in about:  # what a client says whose scheduler is gone
-            error = OSError("the scheduler does not answer")
-            raise ClusterError(self._lost(error)) from error
+            raise self._lost(OSError("the scheduler does not answer"))
         self.address = about["address"]
         return dict(about["workers"])
 
@@ -156,9 +142,9 @@ class Cluster:
         """What the scheduler answers, within our patience: it may have been stopped."""
         with self._telling():
             try:
-                return _later(question, *arguments, **options).result(self.patience)
+                return later(question, *arguments, **options).result(self.patience)
             except TimeoutError as error:
-                raise ClusterError(self._lost(error)) from error
+                raise self._lost(error) from error
 
     # -- what went wrong ----------------------------------------------------------------------------------------------
 
@@ -175,16 +161,15 @@ class Cluster:
             raise
         except KilledWorker as error:
             self._asked = _NEVER
-            span = self._samples.get(str(error.task))
-            what = f"samples {span[0]} to {span[1]} of the stream" if span else f"the task {error.task}"
             last = getattr(error.last_worker, "address", error.last_worker)
+            what = str(error.task).rpartition("-")[2]
             raise ClusterError(
                 f"workers died again and again at {what}, the last one at {last}: they do not fit into the memory of a "
                 "worker, reading them crashes, or workers are being stopped from outside; look at the worker's log, "
                 f"then give workers more memory or time, and {AGAIN}."
             ) from error
         except (CancelledError, OSError, RuntimeError) as error:
-            raise ClusterError(self._lost(error)) from error
+            raise self._lost(error) from error
 
     def _failed(self, future: Any) -> BaseException:
         """What to raise for a task that failed."""
@@ -196,35 +181,21 @@ class Cluster:
         self._check_versions(self._running(self._everyone()))  # of those that came meanwhile
         return ClusterError(f"a task failed on the cluster at {self.address}: {error!r}.")
 
-    def _lost(self, error: BaseException) -> str:
-        return (
+    def _lost(self, error: BaseException) -> ClusterError:
+        return ClusterError(
             f"the connection to the scheduler at {self.address} is lost ({type(error).__name__}); the last checkpoint, "
             "if one was asked for, is intact: go on with resume=True (--resume), on another cluster or without one."
         )
 
-    def _idle(self) -> str:
+    def _idle(self) -> ClusterError:
         """Why nobody is at work."""
         everyone = self._everyone()
         paused = len(everyone) - len(self._running(everyone))
-        return (
+        return ClusterError(
             f"the scheduler at {self.address} has {len(everyone)} workers, {paused} of them paused (above their limit "
             f"of memory), and none has worked for {self.patience:.0f} seconds; start some, give them more memory, or "
             f"restart the cluster, then {AGAIN}."
         )
-
-
-def _later(question: Callable[..., Any], *arguments: Any, **options: Any) -> Future[Any]:
-    """The answer of somebody who may never give it, as a future."""
-    answer: Future[Any] = Future()
-
-    def ask() -> None:
-        try:
-            answer.set_result(question(*arguments, **options))
-        except BaseException as error:
-            answer.set_exception(error)
-
-    threading.Thread(target=ask, name="tpca-ask", daemon=True).start()
-    return answer
 
 
 def active_client() -> Any:

@@ -4,7 +4,7 @@ Queries travel, data do not.  In every call of ``reduce``
 
 1. what the accumulator asks goes to one worker, and from there to the others (nothing at all where sums of samples come
    back);
-2. every worker gets a run of neighbouring groups (:mod:`tpca.engines.groups`), reads their batches from where they
+2. every worker gets a run of neighbouring groups (:mod:`tpca.engines.base`), reads their batches from where they
    are stored, the next one while one is in use, and reduces them;
 3. what is left of the runs is merged on the workers, eight at a time, until at most eight are left for this process.
 
@@ -19,35 +19,22 @@ import contextlib
 import itertools
 import pickle
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from tpca.data import open_stream
-from tpca.data.base import Layout, NumberedStream
-from tpca.engines.base import A
+from tpca.data.base import NumberedStream, without_empty
+from tpca.engines.base import A, Cut, Receipt, StreamEngine, cut_samples, merge_all, sum_bytes
 from tpca.engines.dask.cluster import Cluster, WorkersGoneError
-from tpca.engines.dask.tasks import (
-    Fragment,
-    Piece,
-    Work,
-    count_samples,
-    merge_outcomes,
-    read_again,
-    reduce_groups,
-    unpickled,
-)
-from tpca.engines.groups import Cut, cut_samples, merge_all, sum_bytes
-from tpca.engines.local import StreamEngine
-from tpca.engines.receipts import Receipt
+from tpca.engines.dask.tasks import Fragment, Work, look_at, merge_outcomes, reduce_groups, unpickled
 from tpca.errors import StreamError
 from tpca.tensors import Accumulator
 
 COUNTED = 16  # batches that a task counts
 STOPS = 5.0  # seconds: a round may be waiting for workers that never come
 SMALL = 2**16  # bytes of a stream that go with every task
-UNEVEN = 1.1  # times worse shared out is as good as more tasks
 FAN = 8  # parts that are merged at once
 
 
@@ -71,49 +58,58 @@ class DaskEngine(StreamEngine):
     stops_within = STOPS
 
     def __init__(self, client: Any, source: Any, patience: float = 60.0, hold: float = 0.0) -> None:
-        super().__init__(readable_stream(source))
+        stream: Any = open_stream(source)
+        if stream.layout is None or not stream.readable_elsewhere:
+            raise StreamError(
+                f"workers cannot read samples of kind {stream.kind!r} and shape {stream.dims} by themselves; save the "
+                "samples as Zarr where all workers can read them (zarr.save, dask.array.to_zarr), or give arrays as "
+                "dask.array.from_array(samples, chunks=...).persist()."
+            )
+        super().__init__(stream)
         self.cluster = Cluster(client, patience)
         self._token = uuid.uuid4().hex[:12]
         # With every task, unless it is long: if all tasks need one worker to have it, all fail when that one dies.
         packed = pickle.dumps(self.stream.for_workers(), protocol=5)
         long = len(packed) > SMALL
         self._remote = self.cluster.submit(unpickled, packed, key=self._key("stream")) if long else packed
-        self._cursor = Cursor(self.stream.layout, self._count)
+        layout = self.stream.layout
+        self._lengths = np.diff(layout.bounds) if layout.certain else np.full(layout.count, -1)  # -1: not counted yet
+        self._wanted = 0
         self._hold = hold
         self._in_place = self.stream.lazy_parts(0) is not None  # data that are in the cluster already
-        layout = self.stream.layout
         self._keeps = int(layout.bounds[-1]) * layout.entries * self.stream.dtype.itemsize <= hold
         self._lazy: dict[int, Any] = {}  # blocks of a Dask array, while somebody needs them
         self._reduce_number = itertools.count()
         self._turn = 0  # the worker that begins
 
-    @property
-    def n_skipped(self) -> int:
-        """Samples that the stream left out, those of later passes not counted again."""
-        return self._cursor.n_skipped
+    def _batches_from(self, first: int) -> Iterator[Any]:
+        """Stand-ins for the batches; how many samples have some that may be left out is counted, all wanted at once."""
 
-    def rewind(self) -> None:
-        """Start the next pass."""
-        self._cursor.rewind()
+        def fragments() -> Iterator[Any]:
+            bounds, lengths = self.stream.layout.bounds, self._lengths
+            for number in range(int(np.searchsorted(bounds, first)), self.stream.layout.count):
+                if lengths[number] < 0:
+                    stop = int(np.searchsorted(bounds, bounds[number] + self._wanted, side="right"))
+                    found = self._look_at(number, min(stop, self.stream.layout.count), digests=False)
+                    lengths[number : number + len(found)] = [length for length, _ in found]
+                begin, length = int(bounds[number]), int(lengths[number])
+                yield Fragment(number, 0, length, begin, int(bounds[number + 1]) - begin - length)
 
-    def position(self) -> dict[str, Any]:
-        """Where in the stream the next sample is; the same words as those of the local engine."""
-        return {**self._cursor.position(), **self._seen()}
+        return without_empty(fragments())
 
-    def seek(self, position: dict[str, Any]) -> None:
-        """Go on from a :meth:`position` of this or of a local engine; what was read before must be the same."""
-        before = self._see_again(position)
-        self._cursor.seek(position)
-        if before is not None:
-            first, stop = np.searchsorted(self.stream.layout.bounds, [before.begin, before.end])
-            now = Receipt(begin=before.begin)
-            for found in self._over(read_again, int(first), int(stop)):
-                now.add(found)
-            before.compare(now)
+    def _read_again(self, before: Receipt) -> Receipt:
+        first, stop = np.searchsorted(self.stream.layout.bounds, [before.begin, before.end])
+        now = Receipt(begin=before.begin)
+        now.add([digest for _, digest in self._look_at(int(first), int(stop), digests=True) if digest is not None])
+        return now
 
     def _reduce(self, blank: A, n: int | None) -> A:
-        cut = cut_samples(self.stream.layout, self.stream.dtype, blank, self._cursor.place, n)
-        fragments = self._cursor.take(n)
+        cut = cut_samples(self.stream.layout, self.stream.dtype, blank, self._place, n)
+        self._wanted = left = int(self.stream.layout.bounds[-1]) if n is None else n
+        fragments: list[Fragment] = []
+        while (fragment := self._take(left)) is not None:
+            fragments.append(fragment)
+            left -= len(fragment)
         if not fragments:
             return blank.fresh()
         outcomes = self._outcomes(blank, cut, fragments)
@@ -147,38 +143,34 @@ class DaskEngine(StreamEngine):
         workers, layout = self.cluster.workers(), self.stream.layout
         runs = cut.leaves if layout.alone else runs_of(cut.leaves, len(workers))
         per_run, at = cut.leaves // runs, 0
-        pieces: dict[int, list[Piece]] = {}
+        pieces: dict[int, list[tuple[Fragment, int, int]]] = {}
         for fragment in fragments:
-            group = cut.group(fragment.place)
-            pieces.setdefault(group // per_run, []).append(Piece(fragment, group, at))
-            at += fragment.stop - fragment.start
+            group = cut.group(fragment.first)
+            pieces.setdefault(group // per_run, []).append((fragment, group, at))
+            at += len(fragment)
         number = next(self._reduce_number)
         homes = {run: (run * len(workers) // runs + self._turn) % len(workers) for run in pieces}
         places: list[str | None] = [*workers] if bound else [None] * len(workers)
         question: Any = pickle.dumps(blank.for_worker(sum_bytes(layout, self.stream.dtype)), protocol=5)
         if len(pieces) > 1:
-            first = places[homes[min(pieces)]]
-            question = self.cluster.submit(unpickled, question, key=self._key("question", number), worker=first)
-        ahead: dict[int, int] = {}
-        if not self._in_place and layout.certain:
-            firsts = {run: some[0].fragment.number for run, some in pieces.items()}
-            ahead = batches_ahead(firsts, homes, fragments[-1].number, layout.count)
+            home = places[homes[min(pieces)]]
+            question = self.cluster.submit(unpickled, question, key=self._key("question", number), worker=home)
         after, hold = None if self._receipt is None else self._receipt.end, self._hold / len(workers)
         tasks: list[Any] = [None] * runs
         for run, some in pieces.items():
-            begin, end = some[0].fragment, some[-1].fragment
+            begin, end = some[0][0], some[-1][0]
+            first, last = (int(layout.bounds[one.number]) for one in (begin, end))
+            span = f"samples {first + begin.start} to {last + end.stop - 1}"
+            # The last worker goes on with what comes next, if it knows by itself which batch that is.
+            goes_on = run == max(pieces) and not self._in_place and layout.certain and end.number + 1 < layout.count
             tasks[run] = self.cluster.submit(
                 reduce_groups,
                 self._remote,
-                Work(self._token, tuple(some), ahead.get(run), hold, after),
+                Work(self._token, tuple(some), end.number + 1 if goes_on else None, hold, after),
                 question,
-                self._parts(*(piece.fragment.number for piece in some)),
-                key=self._key("run", number, run),
+                self._parts(*(fragment.number for fragment, _, _ in some)),
+                key=self._key(span, number, run),
                 worker=None if self._in_place else places[homes[run]],
-                samples=(
-                    int(layout.bounds[begin.number]) + begin.start,
-                    int(layout.bounds[end.number]) + end.stop - 1,
-                ),
             )
         self._turn = homes[max(pieces)]  # it has the batch that the next samples begin with
         level = 0
@@ -200,35 +192,18 @@ class DaskEngine(StreamEngine):
                 self._lazy[number] = self.cluster.compute(parts)
         return {number: self._lazy[number] for number in numbers if number in self._lazy}
 
-    def _count(self, first: int, stop: int) -> dict[int, int]:
-        """Have some batches counted: samples may be left out of them."""
-        return {batch: count for part in self._over(count_samples, first, stop) for batch, count in part.items()}
+    def _look_at(self, first: int, stop: int, digests: bool) -> list[Any]:
+        """What :func:`look_at` says of the batches from ``first`` to ``stop``, a few in every task."""
+        number, futures = next(self._reduce_number), []
+        for i in range(first, stop, COUNTED):
+            some = range(i, min(i + COUNTED, stop))
+            key, parts = self._key("look", number, i), self._parts(*some)
+            futures.append(self.cluster.submit(look_at, self._remote, list(some), parts, digests, key=key))
+        return [one for some in self.cluster.gather(futures) for one in some]
 
-    def _over(self, work: Any, first: int, stop: int) -> list[Any]:
-        """What some work on a few batches at a time gives, for all from ``first`` to ``stop``."""
-        windows = [range(a, min(a + COUNTED, stop)) for a in range(first, stop, COUNTED)]
-        number = next(self._reduce_number)
-        futures = []
-        for i, window in enumerate(windows):
-            key, parts = self._key("over", number, i), self._parts(*window)
-            futures.append(self.cluster.submit(work, self._remote, list(window), parts, key=key))
-        return list(self.cluster.gather(futures))
-
-    def _key(self, *what: Any) -> str:
-        return "-".join(["tpca", self._token, *map(str, what)])
-
-
-def readable_stream(source: Any) -> NumberedStream:
-    """A stream that workers can read by themselves, or an error that says what to do."""
-    stream: Any = open_stream(source)
-    if stream.layout is None or not stream.readable_elsewhere:
-        raise StreamError(
-            f"workers cannot read samples of kind {stream.kind!r} and shape {stream.dims} by themselves; save the "
-            "samples as Zarr where all workers can read them (zarr.save, dask.array.to_zarr), or give arrays as "
-            "dask.array.from_array(samples, chunks=...).persist()."
-        )
-    numbered: NumberedStream = stream
-    return numbered
+    def _key(self, what: str, *numbers: int) -> str:
+        """The name of a task; it ends with what is said of it if its workers die."""
+        return "-".join(["tpca", self._token, *map(str, numbers), what])
 
 
 # How the groups of a round are shared out among workers; nothing of it changes a bit of the result.
@@ -240,16 +215,12 @@ def power_of_two(count: int) -> int:
 
 
 def runs_of(leaves: int, workers: int) -> int:
-    """Tasks of a round: about one for each worker, or two or four where that is much better shared out.
+    """Tasks of a round: one for each worker, or, where that would be uneven, four for each or less.
 
     Each takes the scheduler and the wires some milliseconds, in which a worker waits.
     """
-    if workers == 1:
-        return 1
-    choices = [power_of_two(workers) * more for more in (1, 2, 4)]
-    uneven = [-(-runs // workers) * workers / runs for runs in choices]  # the worker that has most, to the average
-    enough = next(runs for runs, own in zip(choices, uneven, strict=True) if own <= UNEVEN * min(uneven))
-    return min(leaves, enough)
+    runs = power_of_two(workers)
+    return min(leaves, runs if runs == workers else 4 * runs)
 
 
 def merge_fan(parts: int, workers: int, level: int) -> int:
@@ -257,115 +228,3 @@ def merge_fan(parts: int, workers: int, level: int) -> int:
     if parts <= min(FAN, power_of_two(workers)):
         return 1
     return min(FAN, max(2, parts // power_of_two(workers))) if level == 0 else FAN
-
-
-def batches_ahead(firsts: Mapping[int, int], homes: Mapping[int, int], last: int, count: int) -> dict[int, int]:
-    """The batch to read ahead after every run: that of the worker's next run, or of its place in the next round.
-
-    ``firsts`` are the batches that runs begin with, ``homes`` their workers; the round ends with ``last`` of ``count``.
-    """
-    ahead: dict[int, int] = {}
-    for run, home in homes.items():
-        if later := [other for other in firsts if other > run and homes[other] == home]:
-            ahead[run] = firsts[min(later)]
-    if last + 1 < count:
-        ahead.setdefault(max(firsts), last + 1)
-    return ahead
-
-
-class Cursor:
-    """Where in a numbered stream the next sample is, and which parts of which batches come next.
-
-    It knows what :class:`~tpca.engines.LocalEngine` knows from reading, without reading: a position taken from one is
-    good for the other.  Batches with all samples left out are part of the next, as in
-    :func:`tpca.data.base.without_empty`.  ``count(first, stop)`` tells how many samples some batches have, where that
-    is not certain.
-    """
-
-    def __init__(self, layout: Layout, count: Callable[[int, int], dict[int, int]]) -> None:
-        self._layout, self._count = layout, count
-        self._nominal = np.diff(layout.bounds)
-        self._lengths = self._nominal.copy() if layout.certain else np.full(layout.count, -1)
-        self.skipped, self._skipped_before = 0, 0
-        self.ended = False
-        self._next = 0  # number of the batch that comes into the hand next
-        self._hand: tuple[int, int] | None = None  # the batch in hand: its place, its number
-        self._offset = 0
-
-    @property
-    def n_skipped(self) -> int:
-        """Samples that were left out, those of later passes not counted again."""
-        return max(self.skipped, self._skipped_before)
-
-    @property
-    def place(self) -> int:
-        """Where in the stream the next sample is, as if none had been left out of the batch in hand."""
-        bounds = self._layout.bounds
-        return int(bounds[self._next]) if self._hand is None else int(bounds[self._hand[0]]) + self._offset
-
-    def rewind(self) -> None:
-        """Start the next pass."""
-        self.skipped, self._skipped_before = 0, self.n_skipped
-        self._hand, self._offset, self._next, self.ended = None, 0, 0, False
-
-    def position(self) -> dict[str, Any]:
-        """The part of an engine's position that says where it is."""
-        place = self._next if self._hand is None else self._hand[0]
-        counted_again = 0 if self._hand is None else self._dropped(*self._hand)
-        return {
-            "first": int(self._layout.bounds[place]),
-            "offset": self._offset,
-            "ended": self.ended,
-            "skipped": [self.skipped - counted_again, self._skipped_before],
-        }
-
-    def seek(self, position: dict[str, Any]) -> None:
-        """Go on from there."""
-        self.skipped, self._skipped_before = position["skipped"]
-        self._next = int(np.searchsorted(self._layout.bounds, int(position["first"])))
-        self._hand, self._offset = None, 0
-        if position["offset"] or position["ended"]:
-            self._advance(int(position["offset"]))
-            self._offset = int(position["offset"])
-        self.ended = bool(position["ended"])
-
-    def take(self, n: int | None) -> list[Fragment]:
-        """The next ``n`` samples, or all there are; fewer at the end of the stream."""
-        fragments = []
-        n = int(self._layout.bounds[-1]) if n is None else n
-        while n > 0:
-            if self._hand is not None and (left := self._length(self._hand[1], n) - self._offset) > 0:
-                place, number = self._hand
-                fragments.append(Fragment(number, self._offset, self._offset + min(n, left), place))
-                self._offset += min(n, left)
-                n -= min(n, left)
-            elif self.ended or not self._advance(n):
-                break
-        return fragments
-
-    def _advance(self, wanted: int) -> bool:
-        """Take the next batch that has samples in hand; false at the end of the stream."""
-        if self._next >= self._layout.count:
-            self.ended = True
-            return False
-        place = number = self._next
-        while number < self._layout.count - 1 and self._length(number, wanted) == 0:
-            number += 1
-        self._hand, self._offset, self._next = (place, number), 0, number + 1
-        self.skipped += self._dropped(place, number)
-        return True
-
-    def _length(self, number: int, wanted: int) -> int:
-        if self._lengths[number] < 0:
-            stop = int(np.searchsorted(self._layout.bounds, self._layout.bounds[number] + wanted))
-            known = self._count(number, min(max(stop, number) + 1, self._layout.count))
-            for one, length in known.items():
-                self._lengths[one] = length
-        return int(self._lengths[number])
-
-    def _dropped(self, place: int, number: int) -> int:
-        some = slice(place, number + 1)
-        if self._layout.certain:
-            return 0
-        self._length(number, 0)
-        return int(np.sum(self._nominal[some] - self._lengths[some]))

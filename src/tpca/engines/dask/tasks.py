@@ -14,18 +14,18 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import functools
 import os
 import pickle
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
 from tpca.data.base import NumberedStream
-from tpca.engines.groups import Groups, merge_all
-from tpca.engines.receipts import BatchDigest, batch_digest
+from tpca.engines.base import BatchDigest, Groups, batch_digest, merge_all
 from tpca.errors import ClusterError, TpcaError
 from tpca.tensors import Accumulator, Batch
 
@@ -33,23 +33,25 @@ DASK, KEPT = "65536", 2**28
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
 
 
-@dataclass(frozen=True)
+@dataclass
 class Fragment:
-    """Samples ``start`` to ``stop`` of batch ``number``; ``place`` is the first of the empty ones before it, if any."""
+    """Samples ``start`` to ``stop`` of batch ``number``: what stands for a batch where only workers read.
+
+    ``first`` is its place in the stream, that of the empty ones before it, if any; ``dropped`` samples were left out.
+    """
 
     number: int
     start: int
     stop: int
-    place: int
+    first: int
+    dropped: int = 0
 
+    def __len__(self) -> int:
+        return self.stop - self.start
 
-@dataclass(frozen=True)
-class Piece:
-    """A fragment, its group, and how many samples were read before it."""
-
-    fragment: Fragment
-    group: int
-    at: int
+    def __getitem__(self, some: slice) -> Fragment:
+        start, stop, _ = some.indices(len(self))
+        return dataclasses.replace(self, start=self.start + start, stop=self.start + stop)
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ class Work:
     """Some neighbouring groups of a reading."""
 
     token: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[tuple[Fragment, int, int], ...]
+    """Fragments, their groups, and how many samples were read before each."""
     ahead: int | None
     """The batch that this worker will probably need next."""
     hold: float = 0.0
@@ -91,19 +94,18 @@ def reduce_groups(
     asked: Accumulator = unpickled(blank) if isinstance(blank, bytes) else blank  # bytes: for this task alone
     groups, most = Groups(asked), 0
     found: list[BatchDigest | None] = []
-    numbers = list(dict.fromkeys(piece.fragment.number for piece in work.pieces))
+    numbers = list(dict.fromkeys(fragment.number for fragment, _, _ in work.pieces))
     following = dict(zip(numbers, [*numbers[1:], work.ahead], strict=True))
     number, batch = -1, None
-    for piece in work.pieces:
-        fragment = piece.fragment
+    for fragment, group, at in work.pieces:
         if batch is None or fragment.number != number:
             number = fragment.number
             batch = cache.read(work.token, number, following[number], reader.read, work.hold)
             if work.after is not None:
                 found.append(reader.digest(number, batch, work.after))
-            batch.first = int(reader.bounds[fragment.place])  # as if empty ones before it were part of it
-        part = groups.part_of(piece.group)
-        reader.attempt(fragment, part.add, batch[fragment.start : fragment.stop], piece.at)
+            batch.first = fragment.first
+        part = groups.part_of(group)
+        reader.attempt(fragment, part.add, batch[fragment.start : fragment.stop], at)
         most = max(most, 2 * batch.nbytes + groups.nbytes)
     root = groups.merged()
     root.question = ()  # whoever asked has it
@@ -118,39 +120,36 @@ def merge_outcomes(outcomes: Sequence[Outcome | None]) -> Outcome:
     return Outcome(root, max(outcome.buffer_bytes for outcome in some), seen)
 
 
-def count_samples(stream: NumberedStream | bytes, numbers: Sequence[int], parts: dict[int, Any]) -> dict[int, int]:
-    """How many samples some batches have."""
+def look_at(
+    stream: NumberedStream | bytes, numbers: Sequence[int], parts: dict[int, Any], digests: bool
+) -> list[tuple[int, BatchDigest | None]]:
+    """Of some batches: how many samples each has, or its digest, too."""
     reader = BatchReader(stream, parts)
-    return {number: len(reader.read(number)) for number in numbers}
-
-
-def read_again(stream: NumberedStream | bytes, numbers: Sequence[int], parts: dict[int, Any]) -> list[BatchDigest]:
-    """The digests of some batches."""
-    reader = BatchReader(stream, parts)
-    found = (reader.digest(number, reader.read(number), -1) for number in numbers)
-    return [one for one in found if one is not None]
+    batches = ((number, reader.read(number)) for number in numbers)
+    return [(len(batch), reader.digest(number, batch, -1) if digests else None) for number, batch in batches]
 
 
 class BatchReader:
     """Reads batches on a worker; what goes wrong is said with the samples, and the worker, that it went wrong with."""
 
     def __init__(self, stream: NumberedStream | bytes, parts: dict[int, Any]) -> None:
+        from distributed import get_worker
+
         self._stream: NumberedStream = _opened(stream) if isinstance(stream, bytes) else stream
-        self.bounds, self._parts = self._stream.layout.bounds, parts
-        self._worker = _worker()
+        self._bounds, self._parts = self._stream.layout.bounds, parts
+        self._worker = get_worker().address
         keep_freed_pages()
 
     def read(self, number: int) -> Batch:
         """Batch ``number``."""
-        length = int(self.bounds[number + 1] - self.bounds[number])
-        batch: Batch = self.attempt(
-            Fragment(number, 0, length, number), self._stream.batch, number, self._parts.get(number)
-        )
+        first, stop = map(int, self._bounds[number : number + 2])
+        whole = Fragment(number, 0, stop - first, first)
+        batch: Batch = self.attempt(whole, self._stream.batch, number, self._parts.get(number))
         return batch
 
     def attempt(self, fragment: Fragment, work: Callable[..., Any], *arguments: Any) -> Any:
         """Do some work on some samples."""
-        first = int(self.bounds[fragment.number])
+        first = int(self._bounds[fragment.number])
         where = f"samples {first + fragment.start} to {first + fragment.stop - 1} of the stream"
         try:
             return work(*arguments)
@@ -161,17 +160,22 @@ class BatchReader:
 
     def digest(self, number: int, batch: Batch, after: int) -> BatchDigest | None:
         """The digest of a batch behind place ``after``."""
-        batch.first = int(self.bounds[number + 1]) - len(batch) - batch.dropped
+        batch.first = int(self._bounds[number + 1]) - len(batch) - batch.dropped
         return batch_digest(batch, after)
 
 
-def _worker() -> str:
-    from distributed import get_worker
+def later(work: Callable[..., Any], *arguments: Any, **options: Any) -> Future[Any]:
+    """What somebody gives who may never give it, as a future: a thread waits for it that nobody waits for."""
+    answer: Future[Any] = Future()
 
-    try:
-        return str(get_worker().address)
-    except ValueError:  # not on a worker
-        return "of this process"
+    def ask() -> None:
+        try:
+            answer.set_result(work(*arguments, **options))
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=ask, name="tpca-later", daemon=True).start()
+    return answer
 
 
 class BatchCache:
@@ -186,43 +190,25 @@ class BatchCache:
         self._begun: dict[tuple[str, int], Future[Batch]] = {}
 
     def read(self, token: str, number: int, ahead: int | None, read: Callable[[int], Batch], hold: float) -> Batch:
-        """Batch ``number`` of a fit; the one ``ahead`` is read meanwhile."""
-        batch = self._begin(token, number, read)
-        if ahead is not None:
-            self._begin(token, ahead, read)
-        self._tidy(token, (number, ahead), hold)
-        return batch.result()
+        """Batch ``number`` of a fit; the one ``ahead`` is read meanwhile.
 
-    def _begin(self, token: str, number: int, read: Callable[[int], Batch]) -> Future[Batch]:
-        with self._lock:
-            if (token, number) in self._begun:
-                return self._begun[token, number]
-            promise = self._begun[token, number] = Future()
-
-        def fill() -> None:
-            try:
-                promise.set_result(read(number))
-            except BaseException as error:
-                promise.set_exception(error)
-                with self._lock:  # whoever needs it later tries again
-                    self._begun.pop((token, number), None)
-
-        threading.Thread(target=fill, name="tpca-read-ahead", daemon=True).start()
-        return promise
-
-    def _tidy(self, token: str, used: Collection[int | None], hold: float) -> None:
-        """Let go of other fits, and of batches that are not in use and beyond ``hold`` bytes."""
+        Let go of other fits, of batches that are not in use and beyond ``hold`` bytes, and of what failed.
+        """
         with self._lock:
             kept, room = {}, hold
-            for (owner, number), promise in self._begun.items():
-                if owner == token and number not in used and promise.done() and promise.exception() is None:
-                    room -= promise.result().nbytes
-                    if room < 0:
-                        continue
-                elif owner != token or number not in used:
-                    continue
-                kept[owner, number] = promise
+            for (owner, own), promise in self._begun.items():
+                good = owner == token and not (promise.done() and promise.exception())
+                if good and own not in (number, ahead):
+                    size = promise.result().nbytes if promise.done() else room + 1
+                    good = size <= room
+                    room -= size if good else 0
+                if good:
+                    kept[owner, own] = promise
+            for wanted in (number, ahead):
+                if wanted is not None and (token, wanted) not in kept:
+                    kept[token, wanted] = later(read, wanted)
             self._begun = kept
+        return kept[token, number].result()
 
 
 cache = BatchCache()

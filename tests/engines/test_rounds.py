@@ -1,5 +1,6 @@
-"""How rounds are cut and merged, without a cluster: the same bits, however the work is shared out."""
+"""How rounds are cut and merged, and what this process reads: the same bits, however work is shared out."""
 
+import itertools
 import pickle
 from dataclasses import replace
 
@@ -8,14 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from research.law import LawEngine
 from stream_suite import Workspace, zarr_array
+from tpca import SpikedTensor
 from tpca.data import open_stream, stored
 from tpca.data.base import Layout
-from tpca.engines import LocalEngine, groups
-from tpca.engines.dask.engine import Cursor, power_of_two, runs_of
-from tpca.engines.groups import Cut, Groups, cut_samples, merge_all, sum_bytes
-from tpca.tensors import Gradients, Query, TensorSum
-from tpca.tensors.accumulators import REPLICA_SAMPLES
+from tpca.engines import LocalEngine, open_engine
+from tpca.engines import base as groups
+from tpca.engines.base import Groups, cut_samples, merge_all, sum_bytes
+from tpca.engines.dask.engine import power_of_two
+from tpca.errors import StreamError
+from tpca.tensors import Gradients, Query, TensorSum, contract
 from tpca.tensors.blocks import Partition
 
 DIMS = (4, 3, 5)
@@ -60,6 +64,9 @@ def test_leaves_are_merged_in_pairs_and_missing_ones_leave_a_gap():
     assert merged("abcdef") == "(((ab)(cd))(ef))"
     assert merged([None, "b", None, None, "e", None, None, "h"]) == "(b(eh))"
     assert merged([None] * 4) is None
+    leaves = [Words("a"), Words("b"), None, Words("c")]
+    assert merge_all(leaves).text == "((ab)c)"
+    assert [leaf and leaf.text for leaf in leaves] == ["a", "b", None, "c"]  # which are not changed
 
 
 @settings(deadline=None, max_examples=200)
@@ -81,35 +88,25 @@ def test_any_sharing_out_into_runs_gives_the_same_tree(data):
     assert groups.merged().text == merged(parts)
 
 
-def test_merging_changes_no_leaf():
-    leaves = [Words("a"), Words("b"), None, Words("c")]
-    assert merge_all(leaves).text == "((ab)c)"
-    assert [leaf and leaf.text for leaf in leaves] == ["a", "b", None, "c"]
-
-
 @settings(deadline=None, max_examples=200)
 @given(
-    st.lists(st.integers(1, 30), min_size=1, max_size=60), st.integers(0, 400), st.integers(1, 2000), st.integers(1, 90)
+    st.lists(st.integers(1, 30), min_size=1, max_size=60), st.integers(0, 400), st.integers(1, 2000), st.integers(8, 90)
 )
 def test_groups_cover_the_round_in_order_and_are_large_enough(lengths, place, n, least):
-    where = layout(lengths)
+    where = layout(lengths, entries=groups.GROUP_ENTRIES // least)
     place = min(place, int(where.bounds[-1]) - 1)
-    edges = groups.edges_of(where, place, min(place + n, int(where.bounds[-1])), n // least)
+    edges = cut_samples(where, np.float64, TensorSum(), place, n).edges
     assert power_of_two(len(edges)) == len(edges)
     assert list(edges) == sorted(set(edges))
-    touched = [b for b in range(where.count) if where.bounds[b] < place + n and where.bounds[b + 1] > place]
+    touched = [int(start) for start, stop in itertools.pairwise(where.bounds) if start < place + n and stop > place]
     assert edges[0] == touched[0]
-    assert edges[-1] <= touched[-1]
+    assert set(edges) <= set(touched)
     assert len(edges) == 1 or len(edges) * least <= n
-    alone = groups.edges_of(layout(lengths, alone=True), place, min(place + n, int(where.bounds[-1])), n // least)
-    assert list(alone) == touched
-
-
-def test_a_batch_belongs_to_the_group_that_began_last():
-    cut = Cut((3, 5, 8, 9), True)
-    assert [cut.group(number) for number in (3, 4, 5, 7, 8, 9, 40)] == [0, 0, 1, 1, 2, 3, 3]
-    assert cut.leaves == 4
-    assert Cut((3, 5, 8), True).leaves == 4
+    alone = cut_samples(replace(where, alone=True), np.float64, TensorSum(), place, n)
+    assert list(alone.edges) == touched
+    assert len(touched) <= alone.leaves == power_of_two(len(touched))
+    for g, (first, stop) in enumerate(itertools.pairwise([*alone.edges, 10**6])):
+        assert alone.group(first) == alone.group(stop - 1) == g
 
 
 def test_groups_do_not_depend_on_anything_but_the_question(rng):
@@ -136,23 +133,6 @@ def test_what_travels_is_the_smaller_of_sum_and_gradients(rng):
     assert bool(Gradients([many]).for_worker(sum_bytes(replace(where, summable=False), np.float64)).queries)
 
 
-def test_contraction_asks_for_as_many_samples_as_replicas(rng):
-    large = sum_bytes(layout([10], entries=groups.GROUP_ENTRIES), np.float64)
-    assert TensorSum().least_samples(large) == 1
-    assert Gradients([query(rng, 50), query(rng, 30)]).least_samples(large) == int(REPLICA_SAMPLES * 80)
-    assert Gradients([query(rng, 50)]).least_samples(None) == 1
-    assert cut_samples(layout([2**9] * 8, entries=2**12), np.float64, TensorSum(), 0, 2**12).leaves == 4
-
-
-def test_every_worker_gets_its_share():
-    assert runs_of(64, 1) == 1
-    assert runs_of(64, 2) == 2
-    assert runs_of(2, 2) == 2
-    assert runs_of(64, 3) == 8  # two or three for each: sixteen would be shared out no better
-    assert runs_of(64, 5) == 32  # six or seven instead of three or four
-    assert runs_of(2**14, 1000) == 4096
-
-
 def test_queries_travel_without_what_is_not_needed(rng):
     pair = Partition(DIMS, ((0, 1), (2,)))
     nothing = np.broadcast_to(np.zeros(()), (1, *DIMS))
@@ -175,9 +155,6 @@ def test_queries_travel_without_what_is_not_needed(rng):
             np.testing.assert_array_equal(a, b)
 
 
-# -- the cursor knows without reading what the local engine knows from reading ---------------------------------------
-
-
 @pytest.fixture
 def work(tmp_path):
     return Workspace(tmp_path)
@@ -190,49 +167,13 @@ def small(monkeypatch):
     monkeypatch.setattr(groups, "GROUP_ENTRIES", 14 * 60)
 
 
-def with_gaps(rng, n=60):
-    """Samples some of which are missing, among them all of the second and of the last batch."""
-    samples = rng.standard_normal((n, *DIMS))
-    samples[[3, 20, 21, 30], 0, 0, 0] = np.nan
-    samples[7:14] = np.nan
-    samples[-4:, 1, 2, 3] = np.inf
-    return samples
-
-
-@pytest.mark.parametrize("policy", ["raise", "omit", "zero"])
-@pytest.mark.parametrize("sizes", [(1, 2, 3, 50), (7, 7, 7, 7), (100,), (5, 9, 14, 1, 1, 20, 20)])
-def test_the_cursor_is_where_the_local_engine_is(policy, sizes, rng, small, work):
-    samples = rng.standard_normal((60, *DIMS)) if policy == "raise" else with_gaps(rng)
-    stream = open_stream(zarr_array(samples, work, chunks=(1, *DIMS)), nan_policy=policy)
-    local, ask = LocalEngine(stream), query(rng)
-    lengths = [len(stream.batch(number)) for number in range(stream.layout.count)]
-
-    def count(first, stop):
-        return {number: lengths[number] for number in range(first, stop)}
-
-    cursor = Cursor(stream.layout, count)
-    for _ in range(2):
-        for n in sizes:
-            assert cursor.place == local._place
-            fragments = cursor.take(n)
-            assert sum(f.stop - f.start for f in fragments) == local.reduce(Gradients([ask]), n).n
-            position = local.position()
-            assert cursor.position() == {name: position[name] for name in cursor.position()}
-            assert cursor.n_skipped == local.n_skipped
-            again, reopened = Cursor(stream.layout, count), LocalEngine(stream)
-            again.seek(position)
-            reopened.seek(position)
-            assert again.place == reopened._place
-            assert sum(f.stop - f.start for f in again.take(5)) == reopened.reduce(Gradients([ask]), 5).n
-            position = reopened.position()
-            assert again.position() == {name: position[name] for name in again.position()}
-        cursor.rewind()
-        local.rewind()
-
-
 @pytest.mark.parametrize("policy", ["raise", "omit"])
 def test_groups_change_no_more_than_rounding(policy, rng, small, work, monkeypatch):
-    samples = rng.standard_normal((60, *DIMS)) if policy == "raise" else with_gaps(rng)
+    samples = rng.standard_normal((60, *DIMS))
+    if policy == "omit":  # also all of the second and of the last batch
+        samples[[3, 20, 21, 30], 0, 0, 0] = np.nan
+        samples[7:14] = np.nan
+        samples[-4:, 1, 2, 3] = np.inf
     stream = open_stream(zarr_array(samples, work, chunks=(1, *DIMS)), nan_policy=policy)
     asks = [query(rng, 2), query(rng, 2, Partition(DIMS, ((0, 1), (2,))), gradients_of=(0,))]
     for queries in (asks, asks[:1] * 30):  # ends as gradients; ends as a sum
@@ -246,3 +187,57 @@ def test_groups_change_no_more_than_rounding(policy, rng, small, work, monkeypat
         assert grouped.n == plain.n
         for one, other in zip(grouped.answers, plain.answers, strict=True):
             np.testing.assert_allclose(one.rewards, other.rewards, rtol=1e-12, atol=1e-13)
+
+
+# -- rounds of an engine of this process, and of a law ----------------------------------------------------------------
+
+TRUTH = SpikedTensor.random(DIMS, 1.0, random_state=0)
+
+
+@pytest.mark.parametrize("cut", [1, 3, 7, 100])
+def test_rounds_take_the_samples_in_order_however_they_are_batched(cut, rng):
+    data, ask = rng.standard_normal((20, *DIMS)), query(rng)
+    batches = [data[i : i + cut] for i in range(0, 20, cut)]
+    engine = LocalEngine(open_stream(batches, items="batches"))
+    first = 0
+    for n in (1, 4, 10, 9):
+        answered = engine.reduce(Gradients([ask]), n)
+        part = data[first : first + n]
+        first += n
+        assert answered.n == len(part)
+        expected = contract(part.mean(axis=0), ask)
+        for m in expected.gradients:
+            np.testing.assert_allclose(answered.answers[0].gradients[m], expected.gradients[m], rtol=1e-10, atol=1e-12)
+    assert engine.reduce(Gradients([ask]), 1).n == 0
+
+
+def test_an_array_can_be_read_again_and_an_iterator_cannot(rng):
+    data, ask = rng.standard_normal((10, *DIMS)), query(rng)
+    engine = LocalEngine(data)
+    assert engine.rereadable
+    assert engine.length == 10
+    once = engine.reduce(Gradients([ask]), 10).answers[0].rewards
+    engine.rewind()
+    np.testing.assert_array_equal(engine.reduce(Gradients([ask]), 10).answers[0].rewards, once)
+    assert not LocalEngine(open_stream(iter([data]), items="batches")).rereadable
+    assert LocalEngine(TRUTH.stream()).endless
+    with pytest.raises(StreamError, match="cannot be read again"):
+        LawEngine(TRUTH).rewind()
+
+
+def test_law_engine_ends_and_counts(rng):
+    engine = LawEngine(TRUTH, random_state=1, max_samples=10)
+    assert not engine.endless
+    assert engine.reduce(Gradients([query(rng)]), 7).n == 7
+    assert engine.reduce(Gradients([query(rng)]), 7).n == 3
+    assert engine.reduce(Gradients([query(rng)]), 7).n == 0
+    assert open_engine(engine) is engine
+
+
+def test_laws_of_different_signals_are_different_data():
+    truths = [
+        SpikedTensor.random((4, 4, 4), strength, random_state=seed) for strength, seed in ((1.0, 1), (1.0, 2), (2.0, 1))
+    ]
+    names = [LawEngine(truth).identity for truth in truths]
+    assert len(set(names)) == 3
+    assert LawEngine(truths[0]).identity == names[0]
