@@ -83,7 +83,7 @@ def test_the_defaults_are_those_of_python():
 def test_what_is_asked_is_what_is_fitted(data, tmp_path):
     for words, target, effect in (
         ((), "mean", ""),
-        (("--y", "t.csv::dose"), "effect", "y"),
+        (("--y", "t.csv::dose"), "effect", "dose"),
         (("--y", "t.csv::arm"), "effect", "none - drug"),
         (("--target", "variance"), "variance", ""),
     ):

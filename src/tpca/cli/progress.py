@@ -31,8 +31,10 @@ def bars(console: Console, transient: bool = False, known: bool = False) -> Bars
 class FitProgress:
     """The callback of a fit, which shows what is known after every round."""
 
-    def __init__(self, console: Console, quiet: bool, clock: Callable[[], float] = time.monotonic) -> None:
-        self._console, self._quiet, self._clock = console, quiet, clock
+    def __init__(self, quiet: bool, console: Any = None, clock: Callable[[], float] = time.monotonic) -> None:
+        from rich.console import Console
+
+        self._console, self._quiet, self._clock = console or Console(stderr=True), quiet, clock
         self._bars: Bars | None = None
         self._total: int | None = None
         self._last = self._began = clock()
