@@ -141,9 +141,9 @@ def test_views_and_tables_have_pages(tmp_path):
     rng = np.random.default_rng(0)
     shared = rng.standard_normal(400)
     views = [np.outer(shared, rng.standard_normal(d)) + rng.standard_normal((400, d)) for d in (4, 5)]
-    cca = TensorCCA(random_state=0).fit(views)
+    cca = TensorCCA(2, random_state=0).fit(views)
     page = Page(cca.report(tmp_path / "v.html", views).read_text())
-    assert page.count("figure") == 2 + 1 + 1  # loadings, scores, correlations
+    assert page.count("figure") == 2 * (2 + 1) + 1  # loadings, scores; correlations
     assert number(float(cca.loadings_[0][0][0]), 4) in page.text["td"]
     ica = MomentPCA(random_state=0).fit(rng.exponential(size=(2000, 3)) @ rng.standard_normal((3, 3)))
     assert Page(ica.report(tmp_path / "t.html").read_text()).count("figure") == 1

@@ -98,7 +98,7 @@ def summary_of(result: Result) -> Summary:
 
 def headline(result: Result) -> str:
     """The verdict in one line, with the numbers that matter most."""
-    p = f"p = {number(result.p_value, 2)}"
+    p = p_of(result, result.p_value)
     if result.verdict is Verdict.NOT_TESTED:
         return _untested(result)
     if result.verdict is Verdict.NO_SIGNAL:
@@ -112,6 +112,12 @@ def headline(result: Result) -> str:
     if not proven and result.kind == "samples":
         return f"Signal: {p}; the pattern shown is not itself significant."
     return f"Signal: {strength_of(result, 0).partition(';')[0]}."
+
+
+def p_of(result: Result, p: float) -> str:
+    """``p = 0.03``; ``p ≤ 0.001`` where none of 999 resamples came as far, and more of them might say less."""
+    least = result.n_resamples and p <= (1 + 1e-9) / (result.n_resamples + 1)
+    return f"p {'≤' if least else '='} {number(p, 2)}"
 
 
 def upper_limit(result: Result) -> float:
@@ -175,7 +181,7 @@ def _what_helps(result: Result) -> list[str]:
     entries = result.entry_p_values
     if entries is not None and (few := int(np.sum(entries <= level))):
         told.append(
-            f"{count(few, 'entry is', 'entries are')} significant (least p = {number(float(np.nanmin(entries)), 2)}): "
+            f"{count(few, 'entry is', 'entries are')} significant (least {p_of(result, float(np.nanmin(entries)))}): "
             "the signal may be in few entries. Look at entry_p_values_."
         )
     limit = upper_limit(result)
@@ -226,7 +232,7 @@ def strength_of(result: Result, c: int) -> str:
     own = result.components[c]
     if not any(v[c].any() for v in result.vectors):
         return "nothing is left to fit"
-    p = "" if math.isnan(own.p_value) else f", p = {number(own.p_value, 2)}"
+    p = "" if math.isnan(own.p_value) else f", {p_of(result, own.p_value)}"
     if p and not own.significant:
         p += " (not significant)"
     if result.kind == "views":
