@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,6 @@ PLACE = Path(__file__).with_name("rows.json")
 # 1.2e-5, views by 1.7e-7, samples in float32 by 8e-9.  Between engines and resumes, on one processor, no bit differs.
 TOLERANCES = {"paper": 1e-12, "race": 1e-4, "views": 1e-5, "sources": 1e-5}
 SINGLE = 1e-6  # of samples in float32
-RECORD = 1e-6  # what counts as a change of a row that may change
 ASSERTED = ("found", "n_samples", "strengths", "vectors")
 
 
@@ -157,15 +155,6 @@ def distance(stored, now):
     return abs(stored - now) / max(1.0, abs(stored))
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Whether a row is as it was, what is not, and what differs among that which a row only notes."""
-
-    same: bool
-    told: str = ""
-    noted: tuple[str, ...] = ()
-
-
 class Net:
     """The rows, each computed once."""
 
@@ -179,24 +168,20 @@ class Net:
             self._answers[name] = computed(rows()[name], self._client_of)
         return self._answers[name]
 
-    def outcome(self, name):
-        """How a row compares with what is stored, or with the row whose bits it should have."""
+    def difference(self, name):
+        """How a row differs from what is stored, or from the row whose bits it should have; empty if it does not."""
         row = rows()[name]
         if row.get("refused"):
             try:
                 self.answer(name)
             except adapter.REFUSED:
-                return Outcome(True)
-            return Outcome(False, "was refused, and is not")
-        now = self.answer(name)
+                return ""
+            return "was refused, and is not"
+        now, parts = self.answer(name), row.get("asserted", ASSERTED)
         if "same_as" in row:
-            stored, limit = self.answer(row["same_as"]), row.get("within", 0.0)
+            stored, limit, parts = self.answer(row["same_as"]), row.get("within", 0.0), (*parts, "noted")
         else:
-            stored, limit = row["answer"], TOLERANCES[row["method"]] if row["mark"] == "stay" else RECORD
-            limit = max(limit, SINGLE) if row["data"].get("dtype") == "float32" else limit
-        far = {part: distance(stored[part], now[part]) for part in row.get("asserted", ASSERTED)}
-        noted = {f"noted {part}": distance(value, now["noted"].get(part)) for part, value in stored["noted"].items()}
-        if "same_as" in row:
-            far, noted = far | noted, {}
-        told = ", ".join(f"{part} by {value:.1e}" for part, value in far.items() if value > limit)
-        return Outcome(not told, told, tuple(part for part, value in noted.items() if value > RECORD))
+            single = SINGLE if row["data"].get("dtype") == "float32" else 0.0
+            stored, limit = row["answer"], max(TOLERANCES[row["method"]], single)
+        far = {part: distance(stored[part], now[part]) for part in parts}
+        return ", ".join(f"{part} by {value:.1e}" for part, value in far.items() if value > limit)
