@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from command import run
+from command import line, run
 
 RNG = np.random.default_rng(0)
 GOOD = RNG.standard_normal((60, 4, 3))
@@ -17,14 +17,6 @@ def in_process(*words, cwd, **more):
     """What only the end of a process shows."""
     asked = [sys.executable, "-m", "tpca.cli", *map(str, words)]
     return subprocess.run(asked, cwd=cwd, stderr=subprocess.PIPE, text=True, check=False, timeout=120, **more)
-
-
-def line(done):
-    """The one line of a refusal."""
-    assert done.returncode == 2, done
-    assert done.stderr.startswith("tpca: "), done.stderr
-    assert done.stderr.count("\n") == 1, done.stderr
-    return done.stderr
 
 
 @pytest.fixture
@@ -205,6 +197,8 @@ def test_data_of_somebody_are_not_written_over(tmp_path):
     assert run("generate", *small, "--out", "mine.npy", "--overwrite", cwd=tmp_path).returncode == 0
     assert "csv" in line(run("generate", *small, "--out", "d.csv", cwd=tmp_path))
     assert "disk" in line(run("generate", "--dims", "4,3", "--samples", str(10**15), "--out", "d.npy", cwd=tmp_path))
+    assert "take 8e+04 PB" in line(run("generate", "--order", "8", "--dim", "100", "--out", "g.npy", cwd=tmp_path))
+    assert not (tmp_path / "g.npy").exists()
 
 
 FULL_DISK = """
