@@ -195,13 +195,6 @@ WRONG = {
 def test_options_of_a_wrong_type_are_named(name, value):
     with pytest.raises(SolverError, match=rf"^{name} must "):
         RaceSolver(**{name: value})
-    if name in ("confidence", "memory_limit"):
-        with pytest.raises(SolverError, match=rf"^{name} must "):
-            TensorPCA(**{name: value}).fit(X)
-    if name != "checkpoint_every":
-        views = [np.random.default_rng(i).standard_normal((50, 3)) for i in range(3)]
-        with pytest.raises(SolverError, match=rf"^{name} must "):
-            TensorCCA(**{name: value}).fit(views)
 
 
 def test_solvers_of_samples_refuse_views():

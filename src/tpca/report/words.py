@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tpca.labels import Labels
 from tpca.solvers.estimate import StopReason, Verdict
-from tpca.tensors.blocks import Array
 from tpca.wording import beside, count, number, percent, printable, shape, with_error, within
 
 if TYPE_CHECKING:
@@ -249,26 +247,24 @@ def strength_of(result: Result, c: int) -> str:
 
 
 def entries_of(result: Result, c: int) -> list[tuple[str, list[str]]]:
-    """For every axis its name, and the largest entries of one component; nothing of one that could not be had."""
-    if not any(v[c].any() for v in result.vectors):
-        return []
-    each = enumerate(zip(result.shown, result.errors, strict=True))
-    return [(result.labels.modes[m], largest(v[c], e[c], result.labels, m)) for m, (v, e) in each]
-
-
-def largest(vector: Array, errors: Array, labels: Labels, mode: int, most: int = MAX_ENTRIES) -> list[str]:
-    """The entries largest in size, ``Pz: 0.69 ± 0.06``, and how many more there are.
+    """For every axis its name, the largest entries of a component, ``Pz: 0.69 ± 0.06``, and how many more there are.
 
     Along an axis of numbers or times, an entry beside a larger one says the same again: of each sign, a tenth of the
-    axis to either side is left out.
+    axis to either side is left out.  Nothing is told of a component that could not be had.
     """
-    apart = len(vector) // 10 if labels.axes[mode].ordered else 0
-    chosen: list[int] = []
-    for i in np.argsort(-np.abs(vector), kind="stable").tolist():
-        if len(chosen) < most and all(abs(i - other) > apart or vector[i] * vector[other] < 0 for other in chosen):
-            chosen.append(i)
-    told = [f"{labels.entry(mode, i)}: {with_error(float(vector[i]), float(errors[i]))}" for i in chosen]
-    return told if len(vector) <= len(chosen) else [*told, f"… {len(vector) - len(chosen):,} more"]
+    told: list[tuple[str, list[str]]] = []
+    if not any(v[c].any() for v in result.vectors):
+        return told
+    for mode, (axis, rows, errors) in enumerate(zip(result.labels.axes, result.shown, result.errors, strict=True)):
+        vector, chosen = rows[c], list[int]()
+        apart = len(vector) // 10 if axis.ordered else 0
+        for i in np.argsort(-np.abs(vector), kind="stable").tolist():
+            new = all(abs(i - other) > apart or vector[i] * vector[other] < 0 for other in chosen)
+            chosen += [i] if new and len(chosen) < MAX_ENTRIES else []
+        each = [f"{axis.entry(i)}: {with_error(float(vector[i]), float(errors[c][i]))}" for i in chosen]
+        each += [f"… {len(vector) - len(chosen):,} more"] if len(vector) > len(chosen) else []
+        told.append((result.labels.modes[mode], each))
+    return told
 
 
 # A paper's methods ----------------------------------------------------------------------------------------------------
