@@ -271,9 +271,8 @@ def read_result(folder):
 
 def read_report(folder):
     from tpca import load
-    from tpca.report.page import render
 
-    render(load(folder))
+    load(folder).report(folder.parent / "report.html")
 
 
 def read_labels(folder):
