@@ -3,10 +3,6 @@
 import functools
 import json
 import math
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -59,8 +55,7 @@ def _computed(row, given, folder, client_of):
     def kept_fit(on_round):
         return adapter.fit(new(checkpoint=folder / "kept", on_round=on_round), source, told)
 
-    before = _kill(row["name"], source, folder / "kept") if via == "killed" else _stop(kept_fit, row["rounds"])
-    used = []
+    before, used = _stop(kept_fit, row["rounds"]), []
     answer = adapter.answer_of(method, kept_fit(used.append))
     assert used, "nothing was left to do; stop the fit earlier"
     assert used[0] > before, f"{before} samples were used, and the fit went on at {used[0]}: it began anew"
@@ -104,29 +99,6 @@ def _stop(fit, rounds):
             continue
         raise AssertionError(f"the fit ended within {after} rounds; stop it earlier")
     return used[-2]  # at the last round that was kept
-
-
-def _kill(name, source, kept):
-    """Begin the fit of a row in a process of its own, which kills itself; the samples it had used by then."""
-    code = "import sys; from net.rows import killed; killed(*sys.argv[1:])"
-    paths = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PLACE.parents[1]), *sys.path])}
-    command = [sys.executable, "-c", code, name, str(source), str(kept)]
-    done = subprocess.run(command, env=paths, capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    return int(done.stdout.split()[-2])
-
-
-def killed(name, source, kept):
-    """What that process does: a line for every round, and an end without warning."""
-    row, used = rows()[name], []
-
-    def kill(samples):
-        used.append(samples)
-        os.write(1, f"{samples}\n".encode())
-        if len(used) > row["rounds"][0]:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    adapter.fit(adapter.estimator_of(row["method"], row.get("options", {}), checkpoint=kept, on_round=kill), source, {})
 
 
 # ---------------------------------------------------------------------------------------------------------------------
