@@ -202,8 +202,8 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
             "p_value": estimate.signal_p,
             "source": source,
             "dims": dims,
-            "vectors": _stacked([oriented(c.vectors) for c in rows]),
-            "errors": _stacked([c.standard_errors or unknown for c in rows]),
+            "vectors": [np.stack(mode) for mode in zip(*(oriented(c.vectors) for c in rows), strict=True)],
+            "errors": [np.stack(mode) for mode in zip(*(c.standard_errors or unknown for c in rows), strict=True)],
             "observed": list(estimate.observed or ()),
             "entry_p_values": None if not entries else entries[0] if len(entries) == 1 else np.stack(entries),
             "null_distribution": None if any(one is None for one in nulls) else np.stack(nulls),  # type: ignore[arg-type]
@@ -217,7 +217,12 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         """The result of a fit of views, which go by their ``sources`` where ``labels`` do not name them."""
         plain = Labels(tuple(Axis(PurePath(str(one)).name) for one in sources))
         z = float(ndtri(0.5 + float((settings or {}).get("confidence", 0.95)) / 2))
-        weights = fit.of_every("weights")
+        weights, components = fit.of_every("weights"), []
+        for one, proven in zip(fit.components, fit.significant, strict=True):
+            own = {name: getattr(one, name) for name in ("p_value", "moment", "correlation_error")}
+            ends = one.correlation - z * one.correlation_error, one.correlation + z * one.correlation_error
+            own |= {"strength": one.correlation, "strength_interval": ends, "significant": bool(proven)}
+            components.append(own)
         fields = {
             "source": [str(one) for one in sources],
             "solver": "moments",
@@ -225,20 +230,7 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
             "n_skipped": fit.n_skipped,
             "p_value": float(fit.components[0].p_value),
             "dims": [len(mean) for mean in fit.means],
-            "components": [
-                {
-                    "strength": one.correlation,
-                    "strength_interval": (
-                        one.correlation - z * one.correlation_error,
-                        one.correlation + z * one.correlation_error,
-                    ),
-                    "correlation_error": one.correlation_error,
-                    "p_value": one.p_value,
-                    "significant": bool(proven),
-                    "moment": one.moment,
-                }
-                for one, proven in zip(fit.components, fit.significant, strict=True)
-            ],
+            "components": components,
             "advice": fit.advice,
             "vectors": weights,
             "errors": [np.full(w.shape, math.nan) for w in weights],
@@ -277,15 +269,10 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
     ) -> Result:
         """Numbers of NumPy become Python's, and settings are as a file would give them back."""
         components = msgspec.convert(fields["components"], list[Component], from_attributes=True, dec_hook=_number)
-        about: dict[str, Any] = {
-            "kind": kind,
-            "verdict": reason.verdict,
-            "stop_reason": reason.name,
-            "tpca_version": tpca_version(),
-        }
-        about |= {"settings": msgspec.json.decode(msgspec.json.encode(settings or {}, enc_hook=_builtin))}
-        about |= {"names": {} if labels is None else labels.as_json()}
-        return cls(**(fields | about | {"components": components}))
+        names = {} if labels is None else labels.as_json()
+        plain = msgspec.json.decode(msgspec.json.encode(settings or {}, enc_hook=_builtin))
+        ended = {"verdict": reason.verdict, "stop_reason": reason.name, "tpca_version": tpca_version()}
+        return cls(**(fields | ended | {"kind": kind, "settings": plain, "names": names, "components": components}))
 
     # What it says -----------------------------------------------------------------------------------------------------
 
@@ -308,6 +295,11 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
     def target(self) -> str:
         """What was looked for: "mean", "effect" or "variance"."""
         return str(self.settings.get("target", "mean"))
+
+    @property
+    def shown(self) -> list[Array]:
+        """What is looked at, ``(rows, d_m)`` for every axis: vectors; loadings of views, directions of a table."""
+        return list(self.loadings or self.vectors)
 
     def __repr__(self) -> str:
         return f"<tpca.Result of {self.n_samples:,} {'samples' if self.kind == 'samples' else 'rows'}: {self.verdict}>"
@@ -379,11 +371,6 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         attributes |= {"verdict": str(self.verdict), "advice": " ".join(self.advice), "sample_dim": self.labels.sample}
         return xarray.Dataset(variables, coords, attributes)
 
-    @property
-    def shown(self) -> list[Array]:
-        """What is looked at, ``(rows, d_m)`` for every axis: vectors; loadings of views, directions of a table."""
-        return list(self.loadings or self.vectors)
-
     # Other samples ----------------------------------------------------------------------------------------------------
 
     def transform(self, X: Any) -> Any:
@@ -405,8 +392,12 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
                 f"{engine.n_skipped} samples have no observed entry at all, and so no score; leave them out: rows of "
                 "scores must be those of samples."
             )
-        if hasattr(X, "dims") and hasattr(X, "coords"):
-            return _labelled_scores(X, rewards, self.settings.get("dim"))
+        if hasattr(X, "dims") and hasattr(X, "coords"):  # a DataArray, whose samples have coordinates
+            dim = self.settings.get("dim")
+            axis = X.dims[0] if dim is None else dim if isinstance(dim, str) else X.dims[dim]
+            coords = {name: one for name, one in X.coords.items() if one.dims == (axis,)}
+            coords["component"] = np.arange(rewards.shape[1])
+            return type(X)(rewards, coords=coords, dims=(axis, "component"))
         like = getattr(engine, "like", None)
         return rewards if like is None else to_device(rewards, working_like(like))
 
@@ -562,15 +553,3 @@ def _builtin(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     return getattr(value, "__name__", None) or str(value)
-
-
-def _stacked(each: Sequence[Sequence[Array]]) -> list[Array]:
-    """Components as rows of every axis."""
-    return [np.stack(mode) for mode in zip(*each, strict=True)]
-
-
-def _labelled_scores(X: Any, scores: Array, dim: str | int | None) -> Any:
-    """Scores of a DataArray as one, with the coordinates of its samples."""
-    axis = X.dims[0] if dim is None else dim if isinstance(dim, str) else X.dims[dim]
-    coords = {name: one for name, one in X.coords.items() if one.dims == (axis,)}
-    return type(X)(scores, coords={**coords, "component": np.arange(scores.shape[1])}, dims=(axis, "component"))

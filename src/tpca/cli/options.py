@@ -140,7 +140,7 @@ def _record(parameter: Any, ctx: Any) -> tuple[str, str]:
 
 READING = ("items", *LAYOUT)
 KEEPING = ("checkpoint", "checkpoint_every", "resume", "restart")
-OF_ONE = ("tol", "max_passes", "strength")  # options of one solver: who has which is read from their classes
+OF_ONE = ("tol", "max_passes", "strength")  # options of one solver, which TensorPCA has not
 OF_SAMPLES = ("target", "solver", "y", "nuisance", "weights", "groups", *READING, "shuffle", *KEEPING)
 Params = Mapping[str, Any]
 
