@@ -260,7 +260,7 @@ def generate(
         if truth
         else Samples(lengths, None, noise, random_state, dtype=dtype)
     )
-    with bars(Console(stderr=True), transient=True) as progress:
+    with bars(Console(stderr=True)) as progress:
         bar = progress.add_task(f"writing {out.name}", total=samples)
         write_samples(out, source, samples, truth, lambda n: progress.update(bar, completed=n))
     if as_json:

@@ -113,7 +113,7 @@ def _both(console: Console, truth: SpikedTensor, seed: int) -> list[Watched]:
     planned = planned_samples(truth.dims, truth.strength)["Case II"]  # the worst case, no correlation
     race = RaceSolver(random_state=seed, memory_limit=4 * math.prod(truth.dims))
     paper = PaperSolver(random_state=seed, strength=truth.strength)
-    with bars(console, transient=True) as progress:
+    with bars(console) as progress:
         return [
             watched(NAMES[0], None, race, lambda record: truth.overlaps(record["vectors"])),
             watched(NAMES[1], planned, paper, best_start),
