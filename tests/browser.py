@@ -117,11 +117,6 @@ class Browser:
         self.call("Page.navigate", url=url)
         self.until("document.readyState === 'complete'")
 
-    def press(self, key):
-        """A key, pressed and released."""
-        for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key)
-
     def picture(self, path):
         """A screenshot of the whole page."""
         shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import math
 import os
 import sys
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ def run(*arguments, cwd):
             mock.patch.object(sys, "argv", ["tpca", *map(str, arguments)]),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
+            mock.patch.multiple("tpca.cli.progress", FIRST=math.inf, MOST=math.inf),  # a busy machine says no more
         ):
             main()
     except SystemExit as left:
@@ -39,3 +41,11 @@ def run(*arguments, cwd):
         os.chdir(here)
     assert isinstance(code, int | None), code  # anything else is a text that would be printed, with exit code 1
     return Done(code or 0, out.getvalue(), err.getvalue())
+
+
+def line(done):
+    """The one line that a command writes when it refuses something."""
+    assert (done.returncode, done.stdout or "") == (2, ""), done
+    assert done.stderr.startswith("tpca: "), done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr

@@ -33,15 +33,3 @@ def browser():
         pytest.skip(f"{find_browser()} does not start here")
     with one:
         yield one
-
-
-def pytest_terminal_summary(terminalreporter):
-    """Of the rows of the net that may change, how many did."""
-    told = [
-        value
-        for report in terminalreporter.stats.get("passed", [])
-        for name, value in report.user_properties
-        if name == "net row that may change"
-    ]
-    if told:
-        terminalreporter.write_line(f"net: {sum(told)} of {len(told)} rows that may change did (python -m net)")

@@ -19,7 +19,6 @@ from tpca.checkpoint import Checkpoints
 from tpca.cli import app
 from tpca.data.write import read_truth, write_samples
 from tpca.labels import Axis, Labels, read_labels
-from tpca.report.page import render
 
 STORE = Path(__file__).parent.parent / "docs" / "reproduction"
 DIMS = (5, 4, 3)
@@ -235,7 +234,7 @@ def read_result(folder):
         lambda: command("info", str(folder / "r")),
         lambda: command("info", str(folder / "r"), "--json"),
         lambda: command("score", *data, str(folder / "r")),
-        lambda: render(load(folder / "r")),
+        lambda: load(folder / "r").report(folder / "report.html"),
     ):
         with refused():
             use()

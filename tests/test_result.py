@@ -1,13 +1,13 @@
 """A result: what is saved is what is read, of one fit or refused; and it does what the estimator does."""
 
 import errno
-import itertools
+import hashlib
 import json
 import os
 import shutil
-import threading
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import xarray
@@ -19,7 +19,7 @@ from tpca.errors import OutputError, SampleError, StreamError
 RNG = np.random.default_rng(0)
 DIMS = (4, 5, 6)
 NOISE = RNG.standard_normal((60, *DIMS))
-PATTERNS = [tpca.SpikedTensor.random(DIMS, 3.0, random_state=seed).signal() for seed in (1, 2)]
+PATTERN = tpca.SpikedTensor.random(DIMS, 3.0, random_state=1).signal()
 LABELS = np.array(["a", "b", "c"])[np.arange(60) % 3]
 DOSE = np.linspace(-1, 1, 60)
 
@@ -31,41 +31,36 @@ def half(batch):
 def dated():
     """Samples with names, times and an axis without either."""
     coords = {"channel": ["Fz", "Cz", "Pz", "Oz"], "time": np.arange(5).astype("datetime64[D]")}
-    return xarray.DataArray(NOISE + PATTERNS[0], dims=("trial", "channel", "time", "band"), coords=coords)
+    return xarray.DataArray(NOISE + PATTERN, dims=("trial", "channel", "time", "band"), coords=coords)
 
 
-FITS = {
-    "mean": lambda: (tpca.TensorPCA(2, random_state=0), NOISE + PATTERNS[0], None),
-    "names": lambda: (tpca.TensorPCA(random_state=0), dated(), None),
-    "effect": lambda: (
-        tpca.TensorPCA(target="effect", random_state=0),
-        NOISE + (LABELS == "b")[:, None, None, None] * PATTERNS[0],
-        np.where(LABELS == "b", "on", "off"),
-    ),
-    "labels": lambda: (
-        tpca.TensorPCA(target="effect", random_state=0),
-        NOISE + (LABELS == "b")[:, None, None, None] * PATTERNS[0],
-        LABELS,
-    ),
-    "covariates": lambda: (
-        tpca.TensorPCA(target="effect", random_state=0),
-        NOISE + np.multiply.outer(DOSE, PATTERNS[0]),
+ON = NOISE + (LABELS == "b")[:, None, None, None] * PATTERN
+FITS = {  # options of TensorPCA, samples, y
+    "mean": ({"n_components": 2}, NOISE + PATTERN, None),
+    "names": ({}, dated(), None),
+    "effect": ({"target": "effect"}, ON, np.where(LABELS == "b", "on", "off")),
+    "labels": ({"target": "effect"}, ON, LABELS),
+    "covariates": (
+        {"target": "effect"},
+        NOISE + np.multiply.outer(DOSE, PATTERN),
         np.column_stack([DOSE, RNG.standard_normal(60)]),
     ),
-    "variance": lambda: (
-        tpca.TensorPCA(2, target="variance", random_state=0),
-        NOISE + np.multiply.outer(RNG.standard_normal(60), PATTERNS[0]),
+    "variance": (
+        {"n_components": 2, "target": "variance"},
+        NOISE + np.multiply.outer(RNG.standard_normal(60), PATTERN),
         None,
     ),
-    "race": lambda: (tpca.TensorPCA(solver="race", random_state=0), NOISE + PATTERNS[0], None),
-    "missing": lambda: (
-        tpca.TensorPCA(nan_policy="zero", random_state=0),
-        np.where(RNG.random(NOISE.shape) < 0.1, np.nan, NOISE + PATTERNS[0]),
-        None,
-    ),
-    "nothing": lambda: (tpca.TensorPCA(random_state=0), np.concatenate([NOISE, -NOISE]), None),
-    "preprocess": lambda: (tpca.TensorPCA(preprocess=half, random_state=0), NOISE + PATTERNS[0], None),
+    "race": ({"solver": "race"}, NOISE + PATTERN, None),
+    "missing": ({"nan_policy": "zero"}, np.where(RNG.random(NOISE.shape) < 0.1, np.nan, NOISE + PATTERN), None),
+    "nothing": ({}, np.concatenate([NOISE, -NOISE]), None),
+    "preprocess": ({"preprocess": half}, NOISE + PATTERN, None),
 }
+
+
+def fitted(kind):
+    """A fit, its samples, and y."""
+    options, X, y = FITS[kind]
+    return tpca.TensorPCA(random_state=0, **options).fit(X, y), X, y
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +89,10 @@ def same(one, other):
 
 @pytest.mark.parametrize("kind", FITS)
 def test_what_is_saved_is_what_is_read_and_it_scores_like_the_estimator(kind, tmp_path):
-    pca, X, y = FITS[kind]()
-    pca.fit(X, y)
+    pca, X, y = fitted(kind)
     saved = pca.result_
+    if kind == "race":  # whatever bets have won
+        saved.components[0] = msgspec.structs.replace(saved.components[0], e_value=1e200)
     assert saved.save(tmp_path / "r") == tmp_path / "r"
     assert sorted(os.listdir(tmp_path / "r")) == ["result.json", "vectors.npz"]
     again = tpca.load(tmp_path / "r")
@@ -117,8 +113,8 @@ def test_what_is_saved_is_what_is_read_and_it_scores_like_the_estimator(kind, tm
 
 
 def test_the_numbers_are_those_of_the_samples():
-    pca, X, _ = FITS["mean"]()
-    result = pca.fit(X).result_
+    pca, X, _ = fitted("mean")
+    result = pca.result_
     by_hand = np.einsum("nijk,ci,cj,ck->nc", X, *result.vectors)
     np.testing.assert_allclose(result.transform(X), by_hand, atol=1e-12)
     assert float(result.score(X)) == pytest.approx(by_hand.sum(axis=1).mean())
@@ -131,8 +127,8 @@ def test_the_numbers_are_those_of_the_samples():
 
 
 def test_names_come_back_with_their_types(tmp_path):
-    pca, X, _ = FITS["names"]()
-    again = tpca.load(pca.fit(X).save(tmp_path / "r"))
+    pca, X, _ = fitted("names")
+    again = tpca.load(pca.save(tmp_path / "r"))
     labels = again.labels
     assert (labels.sample, labels.modes) == ("trial", ("channel", "time", "band"))
     assert labels.axes[1].coords.dtype.kind == "M"
@@ -145,8 +141,7 @@ def test_names_come_back_with_their_types(tmp_path):
 
 
 def test_an_xarray_dataset_has_vectors_errors_and_p_of_every_entry(tmp_path):
-    pca, X, _ = FITS["names"]()
-    result = pca.fit(X).result_
+    result = fitted("names")[0].result_
     found = result.to_xarray()
     np.testing.assert_array_equal(found.vector_channel, result.vectors[0])
     np.testing.assert_array_equal(found.standard_error_band, result.errors[2])
@@ -156,9 +151,11 @@ def test_an_xarray_dataset_has_vectors_errors_and_p_of_every_entry(tmp_path):
     assert found.attrs["verdict"] == "signal"
     assert list(found.channel.values) == ["Fz", "Cz", "Pz", "Oz"]
     found.to_netcdf(tmp_path / "d.nc", engine="h5netcdf")
-    covariates, X, y = FITS["covariates"]()
-    several = covariates.fit(X, y).result_.to_xarray()
+    np.testing.assert_array_equal(found.strength, [c.strength for c in result.components])
+    several, labels = (fitted(kind)[0].result_.to_xarray() for kind in ("covariates", "labels"))
     assert several.entry_p_value.dims == ("effect", "axis_0", "axis_1", "axis_2")
+    assert (list(labels.label), labels.label_amplitudes.dims) == (["a", "b", "c"], ("component", "label"))
+    labels.to_netcdf(tmp_path / "l.nc", engine="h5netcdf")
 
 
 def test_views_come_back(views, tmp_path):
@@ -195,18 +192,17 @@ def test_the_public_names_are_these():
 # Whole or not at all --------------------------------------------------------------------------------------------------
 
 STEPS = [(os, "replace"), (os, "unlink"), (shutil, "rmtree"), (np, "savez"), (Path, "write_bytes")]
-READS = 300
 
 
 @pytest.fixture(scope="module")
 def fits():
-    """Of a signal, of another, and of none; each knows its name by its source."""
-    samples = {"one": NOISE + PATTERNS[0], "other": NOISE + PATTERNS[1], "none": np.concatenate([NOISE, -NOISE])}
+    """Of a signal, and of none; each knows its name by its source."""
+    samples = {"one": NOISE + PATTERN, "none": np.concatenate([NOISE, -NOISE])}
     found = {}
     for name, X in samples.items():
         found[name] = tpca.TensorPCA(random_state=0, n_resamples=199).fit(X).result_
         found[name].source = name
-    assert [found[name].found for name in samples] == [True, True, False]
+    assert [found[name].found for name in samples] == [True, False]
     return found
 
 
@@ -249,41 +245,6 @@ def test_a_full_disk_leaves_the_result_before(step, tmp_path, fits, monkeypatch)
     assert read(tmp_path, fits) == "one"
 
 
-def test_the_same_fit_is_the_same_bytes(tmp_path):
-    for name in ("a", "b"):
-        tpca.TensorPCA(random_state=0, n_resamples=199).fit(NOISE + PATTERNS[0]).save(tmp_path / name)
-    for file in ("result.json", "vectors.npz"):
-        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
-
-
-def test_who_reads_while_another_writes_gets_the_numbers_and_the_vectors_of_one_fit(tmp_path, fits):
-    fits["one"].save(tmp_path)
-    done, mixed, refused = threading.Event(), 0, 0
-
-    def keep_writing():
-        for name in itertools.cycle(("other", "one")):
-            if done.is_set():
-                return
-            fits[name].save(tmp_path)
-
-    writer = threading.Thread(target=keep_writing)
-    writer.start()
-    try:
-        for _ in range(READS):
-            try:
-                found = tpca.load(tmp_path)
-            except StreamError:
-                refused += 1
-            else:
-                fitted = fits[found.source].vectors
-                mixed += any(not np.array_equal(own, v) for own, v in zip(found.vectors, fitted, strict=True))
-    finally:
-        done.set()
-        writer.join()
-    assert mixed == 0
-    assert refused < READS / 10  # none, unless the writer is held up between its two renames
-
-
 # Damaged files --------------------------------------------------------------------------------------------------------
 
 
@@ -294,7 +255,6 @@ def test_who_reads_while_another_writes_gets_the_numbers_and_the_vectors_of_one_
         ({"dims": [4, 5, 9]}, r"do not fit 1 components of dims \[4, 5, 9\]"),
         ({"components": []}, r"length >= 1 - at `\$.components`"),
         ({"components": [{"strength": "much"}]}, r"expected a number or null, got 'much' - at `\$.components"),
-        ({"components": [{"strength": 1e300}]}, r"expected a number or null"),
         ({"n_samples": "many"}, r"Expected `int`, got `str` - at `\$.n_samples`"),
         ({"n_samples": -1}, r"`int` >= 0 - at `\$.n_samples`"),
         ({"settings": {"confidence": 2}}, r"`float` < 1.0 - at `\$.confidence`"),
@@ -326,11 +286,6 @@ def test_files_that_are_cut_short_or_gone_are_refused_in_one_line(tmp_path, fits
             tpca.load(tmp_path)
 
 
-def arrays_of(folder):
-    with np.load(folder / "vectors.npz") as stored:
-        return dict(stored)
-
-
 @pytest.mark.parametrize(
     ("name", "change", "says"),
     [
@@ -343,10 +298,9 @@ def arrays_of(folder):
     ],
 )
 def test_arrays_that_do_not_fit_are_refused_even_with_the_right_checksum(name, change, says, tmp_path, fits):
-    import hashlib
-
     fits["one"].save(tmp_path)
-    arrays = arrays_of(tmp_path)
+    with np.load(tmp_path / "vectors.npz") as stored:
+        arrays = dict(stored)
     if change is None:
         del arrays[name]
     else:

@@ -7,45 +7,32 @@ import importlib as _importlib
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
-    from tpca.data import open_stream, open_views
-    from tpca.errors import TpcaError
-    from tpca.estimators import MomentPCA, TensorCCA, TensorPCA
-    from tpca.model import SpikedTensor
-    from tpca.result import Result, load
-    from tpca.solvers.paper.solver import PaperSolver
-    from tpca.solvers.race.run import RaceSolver
+    from tpca.data import open_stream as open_stream
+    from tpca.data import open_views as open_views
+    from tpca.errors import TpcaError as TpcaError
+    from tpca.estimators import MomentPCA as MomentPCA
+    from tpca.estimators import TensorCCA as TensorCCA
+    from tpca.estimators import TensorPCA as TensorPCA
+    from tpca.model import SpikedTensor as SpikedTensor
+    from tpca.result import Result as Result
+    from tpca.result import load as load
+    from tpca.solvers.paper.solver import PaperSolver as PaperSolver
+    from tpca.solvers.race.run import RaceSolver as RaceSolver
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "MomentPCA",
-    "PaperSolver",
-    "RaceSolver",
-    "Result",
-    "SpikedTensor",
-    "TensorCCA",
-    "TensorPCA",
-    "TpcaError",
-    "load",
-    "open_stream",
-    "open_views",
-]
 
 # Where each name lives.  It is imported when it is first asked for: whoever wants one solver, or the help of the
 # command, waits neither for scikit-learn (a second) nor for SciPy and Numba (half of one).
 _HOMES = {
-    "MomentPCA": "tpca.estimators",
+    **dict.fromkeys(("MomentPCA", "TensorCCA", "TensorPCA"), "tpca.estimators"),
+    **dict.fromkeys(("open_stream", "open_views"), "tpca.data"),
+    **dict.fromkeys(("Result", "load"), "tpca.result"),
     "PaperSolver": "tpca.solvers.paper.solver",
     "RaceSolver": "tpca.solvers.race.run",
-    "Result": "tpca.result",
     "SpikedTensor": "tpca.model",
-    "TensorCCA": "tpca.estimators",
-    "TensorPCA": "tpca.estimators",
     "TpcaError": "tpca.errors",
-    "load": "tpca.result",
-    "open_stream": "tpca.data",
-    "open_views": "tpca.data",
 }
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> _typing.Any:
@@ -58,4 +45,4 @@ def __getattr__(name: str) -> _typing.Any:
 
 def __dir__() -> list[str]:
     """The public names, imported or not."""
-    return sorted(__all__)
+    return __all__

@@ -13,7 +13,7 @@ import hashlib
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -58,9 +58,7 @@ else:
 
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
-LARGEST = 1e100  # no number of a result is larger, and squares of larger ones overflow
 TRIES, PAUSE = 10, 0.01  # at reading a result that somebody is writing, and seconds between them
-RESERVED = ("component", "bound", "effect")  # axes of a dataset that are its own
 
 
 class Score(float):
@@ -73,6 +71,12 @@ class Score(float):
         score = super().__new__(cls, value)
         score.standard_error = standard_error
         return score
+
+    @classmethod
+    def mean(cls, pieces: Iterable[Array]) -> Score:
+        """The mean of rows of numbers, each the sum of its columns."""
+        mean, error, _ = mean_and_error((piece.sum(axis=1, keepdims=True) for piece in pieces), 1)
+        return cls(float(mean[0]), float(error[0]))
 
     def __repr__(self) -> str:
         return f"{float(self):.6g} ± {self.standard_error:.2g}"
@@ -146,6 +150,9 @@ class Record(msgspec.Struct, kw_only=True, eq=False, tag_field="format", tag="tp
     vectors_sha256: str = ""
 
 
+RECORD = Record.__struct_fields__
+
+
 class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca result 1", dict=True):
     """What a fit gave.
 
@@ -190,28 +197,20 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         dims = [len(v) for v in rows[0].vectors]
         unknown = tuple(np.full(d, math.nan) for d in dims)
         entries, nulls = estimate.entry_p_values, [c.null for c in rows]
-        copied = ("solver", "n_samples", "n_skipped", "n_passes", "n_units", "n_resamples", "noise_level", "inflation")
-        return cls(
-            **_ended(estimate.stop_reason, settings, estimate.labels),
-            kind="samples",
-            source=source,
-            p_value=estimate.signal_p,
-            dims=dims,
-            components=[
-                _component({name: getattr(c, name) for name in Component.__struct_fields__ if hasattr(c, name)})
-                for c in rows
-            ],
-            advice=list(estimate.advice),
-            rank_one_shares=[float(share) for share in estimate.rank_one_shares],
-            state_bytes=estimate.state_bytes,
-            buffer_bytes=estimate.buffer_bytes,
-            vectors=_stacked([oriented(c.vectors) for c in rows]),
-            errors=_stacked([c.standard_errors or unknown for c in rows]),
-            observed=list(estimate.observed or ()),
-            entry_p_values=None if not entries else entries[0] if len(entries) == 1 else np.stack(entries),
-            null_distribution=None if any(one is None for one in nulls) else np.stack(nulls),  # type: ignore[arg-type]
-            **{name: getattr(estimate, name) for name in copied},
-        )
+        fields = {name: getattr(estimate, name) for name in RECORD if name in Estimate.__dataclass_fields__}
+        fields |= {
+            "advice": list(estimate.advice),
+            "rank_one_shares": [float(share) for share in estimate.rank_one_shares],
+            "p_value": estimate.signal_p,
+            "source": source,
+            "dims": dims,
+            "vectors": [np.stack(mode) for mode in zip(*(oriented(c.vectors) for c in rows), strict=True)],
+            "errors": [np.stack(mode) for mode in zip(*(c.standard_errors or unknown for c in rows), strict=True)],
+            "observed": list(estimate.observed or ()),
+            "entry_p_values": None if not entries else entries[0] if len(entries) == 1 else np.stack(entries),
+            "null_distribution": None if any(one is None for one in nulls) else np.stack(nulls),  # type: ignore[arg-type]
+        }
+        return cls._ended("samples", estimate.stop_reason, settings, estimate.labels, fields)
 
     @classmethod
     def of_views(
@@ -219,58 +218,63 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
     ) -> Result:
         """The result of a fit of views, which go by their ``sources`` where ``labels`` do not name them."""
         plain = Labels(tuple(Axis(PurePath(str(one)).name) for one in sources))
-        named = plain if labels is None else labels.with_others(plain)
         z = float(ndtri(0.5 + float((settings or {}).get("confidence", 0.95)) / 2))
         components = []
         each = np.stack([fit.correlations, fit.correlation_errors, fit.p_values, fit.moments], axis=1)
-        for (strength, error, p, moment), significant in zip(each.tolist(), fit.significant, strict=True):
+        for (strength, error, p, moment), proven in zip(each.tolist(), fit.significant.tolist(), strict=True):
             own = {"strength": strength, "strength_interval": (strength - z * error, strength + z * error)}
-            own |= {"p_value": p, "significant": bool(significant), "moment": moment, "correlation_error": error}
-            components.append(_component(own))
+            own |= {"p_value": p, "significant": proven, "moment": moment, "correlation_error": error}
+            components.append(own)
+        fields = {
+            "source": [str(one) for one in sources],
+            "solver": "moments",
+            "n_samples": fit.n_samples,
+            "n_skipped": fit.n_skipped,
+            "p_value": components[0]["p_value"],
+            "dims": [len(mean) for mean in fit.means],
+            "components": components,
+            "advice": fit.advice,
+            "vectors": fit.weights,
+            "errors": [np.full(w.shape, math.nan) for w in fit.weights],
+            "loadings": fit.loadings,
+            "means": list(fit.means),
+        }
         reason = StopReason.STREAM_ENDED if fit.significant.any() else StopReason.NO_SIGNAL
-        return cls(
-            **_ended(reason, settings, named),
-            kind="views",
-            source=[str(one) for one in sources],
-            solver="moments",
-            p_value=components[0].p_value,
-            dims=[len(mean) for mean in fit.means],
-            components=components,
-            advice=fit.advice,
-            n_samples=fit.n_samples,
-            n_skipped=fit.n_skipped,
-            vectors=fit.weights,
-            errors=[np.full(w.shape, math.nan) for w in fit.weights],
-            loadings=fit.loadings,
-            means=list(fit.means),
-        )
+        return cls._ended("views", reason, settings, plain if labels is None else labels.with_others(plain), fields)
 
     @classmethod
     def of_table(cls, fit: SourcesFit, settings: dict[str, Any] | None = None, labels: Labels | None = None) -> Result:
         """The result of a fit of independent sources; ``settings`` have the ``order`` of the moment."""
-        reason = StopReason.ITERATED
-        if fit.tested:
-            reason = StopReason.STREAM_ENDED if fit.significant.any() else StopReason.NO_SIGNAL
-        advice = "No source was proven: give more rows, or the other order of the moment."
-        return cls(
-            **_ended(reason, settings, labels),
-            kind="table",
-            source="",
-            solver="moments",
-            p_value=float(np.min(fit.p_values, initial=math.inf)),
-            dims=[fit.components.shape[1]],
-            components=[
-                Component(strength=float(s), p_value=float(p), significant=bool(proven))
-                for s, p, proven in zip(fit.strengths, fit.p_values, fit.significant, strict=True)
-            ],
-            advice=[advice] if reason is StopReason.NO_SIGNAL else [],
-            n_samples=fit.n_samples,
-            n_skipped=fit.n_skipped,
-            vectors=[fit.components],
-            errors=[fit.standard_errors],
-            loadings=[fit.directions],
-            means=[fit.mean],
-        )
+        reason = StopReason.STREAM_ENDED if fit.significant.any() else StopReason.NO_SIGNAL
+        reason = reason if fit.tested else StopReason.ITERATED
+        nothing = reason is StopReason.NO_SIGNAL
+        each = zip(fit.strengths.tolist(), fit.p_values.tolist(), fit.significant.tolist(), strict=True)
+        fields = {
+            "source": "",
+            "solver": "moments",
+            "n_samples": fit.n_samples,
+            "n_skipped": fit.n_skipped,
+            "p_value": float(np.min(fit.p_values, initial=math.inf)),
+            "dims": [fit.components.shape[1]],
+            "components": [{"strength": s, "p_value": p, "significant": proven} for s, p, proven in each],
+            "advice": ["No source was proven: give more rows, or the other order of the moment."] * nothing,
+            "vectors": [fit.components],
+            "errors": [fit.standard_errors],
+            "loadings": [fit.directions],
+            "means": [fit.mean],
+        }
+        return cls._ended("table", reason, settings, labels, fields)
+
+    @classmethod
+    def _ended(
+        cls, kind: str, reason: StopReason, settings: Any, labels: Labels | None, fields: dict[str, Any]
+    ) -> Result:
+        """Numbers of NumPy become Python's, and settings are as a file would give them back."""
+        components = msgspec.convert(fields["components"], list[Component], from_attributes=True, dec_hook=_number)
+        names = {} if labels is None else labels.as_json()
+        plain = msgspec.json.decode(msgspec.json.encode(settings or {}, enc_hook=_builtin))
+        ended = {"verdict": reason.verdict, "stop_reason": reason.name, "tpca_version": tpca_version()}
+        return cls(**(fields | ended | {"kind": kind, "settings": plain, "names": names, "components": components}))
 
     # What it says -----------------------------------------------------------------------------------------------------
 
@@ -293,6 +297,11 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
     def target(self) -> str:
         """What was looked for: "mean", "effect" or "variance"."""
         return str(self.settings.get("target", "mean"))
+
+    @property
+    def shown(self) -> list[Array]:
+        """What is looked at, ``(rows, d_m)`` for every axis: vectors; loadings of views, directions of a table."""
+        return list(self.loadings or self.vectors)
 
     def __repr__(self) -> str:
         return f"<tpca.Result of {self.n_samples:,} {'samples' if self.kind == 'samples' else 'rows'}: {self.verdict}>"
@@ -327,48 +336,42 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
     def to_xarray(self) -> Any:
         """An ``xarray.Dataset``: for every axis m ``vector_m``, ``standard_error_m`` and ``interval_m``, with names.
 
-        An interval is an entry and z standard errors to either side, z the normal quantile of the confidence.
+        An interval is an entry and z standard errors to either side, z the normal quantile of the confidence.  Numbers
+        of components are variables along ``component``; what is said of the whole fit is among the attributes.
         """
         xarray = package("xarray", "xarray", "to_xarray")
         z = float(ndtri(0.5 + self.confidence / 2))
+        own = ("component", "bound", "label", "effect", *Component.__struct_fields__)
         variables: dict[str, Any] = {}
+        coords: dict[str, Any] = {"component": np.arange(len(self.components)), "bound": ["low", "high"]}
         axes: list[str] = []
         for mode, (axis, shown, errors) in enumerate(zip(self.labels.axes, self.shown, self.errors, strict=True)):
             name = axis.name.replace(" ", "_") if axis.name else f"axis_{mode}"
-            axes.append(name := f"{name}_axis" if name in RESERVED else name)
+            axes.append(name := f"{name}_axis" if name in own else name)
+            coords |= {} if axis.coords is None else {name: axis.coords}
             variables[f"vector_{name}"] = (("component", name), shown)
             variables[f"standard_error_{name}"] = (("component", name), errors)
             ends = np.stack([shown - z * errors, shown + z * errors], axis=-1)
             variables[f"interval_{name}"] = (("component", name, "bound"), ends, {"confidence": self.confidence})
+        effects = [c.effect for c in self.components]
         if self.entry_p_values is not None:
-            lead = ("effect",) if self.entry_p_values.ndim > len(axes) else ()
-            variables["entry_p_value"] = ((*lead, *axes), self.entry_p_values)
-        named = zip(axes, self.labels.axes, strict=True)
-        coords: dict[str, Any] = {name: axis.coords for name, axis in named if axis.coords is not None}
-        coords |= {"component": np.arange(len(self.components)), "bound": ["low", "high"]}
-        return xarray.Dataset(variables, coords, self._attributes())
-
-    def _attributes(self) -> dict[str, Any]:
-        """Numbers and words in a form that NetCDF and Zarr can store."""
-        ends = [c.strength_interval or (math.nan, math.nan) for c in self.components]
-        told: dict[str, Any] = {"verdict": str(self.verdict), "signal_p_value": self.p_value}
-        told |= {"advice": " ".join(self.advice), "strength": [c.strength for c in self.components]}
-        told |= {"strength_low": [low for low, _ in ends], "strength_high": [high for _, high in ends]}
-        told |= {"p_value": [c.p_value for c in self.components]}
-        told |= {"significant": [int(c.significant) for c in self.components]}
-        for name in ("noise_level", "solver", "n_samples", "n_passes", "n_skipped", "n_units", "n_resamples"):
-            told[name] = getattr(self, name)
-        if self.components[0].label_amplitudes:
-            told["label"] = list(self.components[0].label_amplitudes)
-            told["label_amplitude"] = list(self.components[0].label_amplitudes.values())
-        if any(c.effect for c in self.components):
-            told["effect"] = [c.effect for c in self.components]
-        return told | {"tpca_version": self.tpca_version} | ({"sample_dim": s} if (s := self.labels.sample) else {})
-
-    @property
-    def shown(self) -> list[Array]:
-        """What is looked at, ``(rows, d_m)`` for every axis: vectors; loadings of views, directions of a table."""
-        return list(self.loadings or self.vectors)
+            several = self.entry_p_values.ndim > len(axes)
+            coords |= {"effect": list(dict.fromkeys(effects))} if several else {}
+            variables["entry_p_value"] = ((*["effect"] * several, *axes), self.entry_p_values)
+        for name in Component.__struct_fields__:
+            each, along = [getattr(c, name) for c in self.components], ["component"]
+            if name == "strength_interval":
+                each, along = [ends or (math.nan, math.nan) for ends in each], ["component", "bound"]
+            if name == "label_amplitudes" and each[0]:
+                coords["label"] = list(each[0])
+                each, along = [list((one or {}).values()) for one in each], ["component", "label"]
+            if name != "effect" and each[0] is not None:
+                variables[name] = (along, each)
+        variables["component_effect"] = ("component", effects)
+        told = {name: getattr(self, name) for name in RECORD}
+        attributes = {name: one for name, one in told.items() if isinstance(one, str | float | int)}
+        attributes |= {"verdict": str(self.verdict), "advice": " ".join(self.advice), "sample_dim": self.labels.sample}
+        return xarray.Dataset(variables, coords, attributes)
 
     # Other samples ----------------------------------------------------------------------------------------------------
 
@@ -391,8 +394,12 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
                 f"{engine.n_skipped} samples have no observed entry at all, and so no score; leave them out: rows of "
                 "scores must be those of samples."
             )
-        if hasattr(X, "dims") and hasattr(X, "coords"):
-            return _labelled_scores(X, rewards, self.settings.get("dim"))
+        if hasattr(X, "dims") and hasattr(X, "coords"):  # a DataArray, whose samples have coordinates
+            dim = self.settings.get("dim")
+            axis = X.dims[0] if dim is None else dim if isinstance(dim, str) else X.dims[dim]
+            coords = {name: one for name, one in X.coords.items() if one.dims == (axis,)}
+            coords["component"] = np.arange(rewards.shape[1])
+            return type(X)(rewards, coords=coords, dims=(axis, "component"))
         like = getattr(engine, "like", None)
         return rewards if like is None else to_device(rewards, working_like(like))
 
@@ -405,22 +412,19 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         if self.kind == "table":
             raise SampleError("a fit of a table has no score; look at the scores that transform gives.")
         if self.kind == "views":
-            views = self.transform(X)
-            each = standardised(np.stack([view.T for view in views]))  # (views, c, n)
-            return _mean_score(np.prod(each, axis=0).sum(axis=0))
+            each = standardised(np.stack([view.T for view in self.transform(X)]))  # (views, c, n)
+            return Score.mean([np.prod(each, axis=0).T])
         if self.target == "mean":
-            pieces = reward_pieces(self._engine(X), self.vectors)
-            mean, error, _ = mean_and_error((piece.sum(axis=1, keepdims=True) for piece in pieces), 1)
-            return Score(float(mean[0]), float(error[0]))
+            return Score.mean(reward_pieces(self._engine(X), self.vectors))
         scores = self._engine(X).reduce(Rewards(self.vectors)).rewards
         if self.target == "variance":
-            n = len(scores)
-            return _mean_score(((scores - scores.mean(axis=0)) ** 2).sum(axis=1) * (n / max(n - 1, 1)))
+            return Score.mean([(scores - scores.mean(axis=0)) ** 2 * (len(scores) / max(len(scores) - 1, 1))])
         return self._slope_score(scores, y, nuisance)
 
     def _slope_score(self, scores: Array, y: Any, nuisance: Any) -> Score:
         """Sum over components of the slope of their scores; errors of unequal size allowed for (White, 1980)."""
-        design = read_design("effect", len(scores), y, nuisance, labels=self._classes, part=True)
+        labels = tuple(self.settings.get("classes") or self.components[0].label_amplitudes or ())
+        design = read_design("effect", len(scores), y, nuisance, labels=labels, part=True)
         assert design.columns is not None
         effects = list(dict.fromkeys(component.effect for component in self.components))
         total, influence, n, width = 0.0, np.zeros(len(scores)), len(scores), 0
@@ -444,12 +448,6 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
             width = max(width, a.shape[1] + 1)
         error = math.sqrt(float(influence @ influence) * n / (n - width)) if n > width else math.nan
         return Score(total, error)
-
-    @property
-    def _classes(self) -> tuple[str, ...]:
-        """Labels of the fit, in sorted order; none of numbers."""
-        amplitudes = self.components[0].label_amplitudes
-        return tuple(self.settings.get("classes") or amplitudes or ())
 
     def _engine(self, X: Any) -> Engine:
         """Reads samples like those fitted."""
@@ -481,10 +479,11 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
 
     def to_json(self) -> bytes:
         """What ``result.json`` holds."""
-        record = Record(**{name: getattr(self, name) for name in Record.__struct_fields__})
+        record = Record(**{name: getattr(self, name) for name in RECORD})
         return msgspec.json.format(msgspec.json.encode(record, enc_hook=_builtin), indent=1)
 
 
+# Arrays of a file, one for every axis of a sample, and the fields that they are; what is not there is an empty list.
 ARRAYS = {
     "mode": "vectors", "standard_error": "errors", "loading": "loadings", "mean": "means", "observed": "observed"
 }  # fmt: skip
@@ -492,54 +491,47 @@ WHOLE = ("entry_p_values", "null_distribution")
 
 
 def load(folder: str | os.PathLike[str]) -> Result:
-    """Read what :meth:`Result.save`, ``TensorPCA.save`` or ``tpca fit --out`` wrote."""
+    """Read what :meth:`Result.save`, ``TensorPCA.save`` or ``tpca fit --out`` wrote.
+
+    Each file is read once: what is checked is what is used, whoever writes there meanwhile.  Between the renames of
+    another fit that is written the two do not belong together; then they are read again.
+    """
     place = Path(folder)
     with reading(f"cannot read a result from {str(folder)!r}", "give the folder that `tpca fit --out` or `save` wrote"):
-        record, arrays = _both(place)
-        return _checked(record, arrays)
-
-
-def _both(folder: Path) -> tuple[Record, dict[str, Any]]:
-    """What both files hold, each read once: what is checked is what is used, whoever writes there meanwhile.
-
-    Between the renames of another fit that is written the two do not belong together; then they are read again.
-    """
-    for _ in range(TRIES):
-        check_regular(folder / "result.json", JSON_BYTES)
-        record = msgspec.json.decode((folder / "result.json").read_bytes(), type=Record, dec_hook=_number)
-        content = npz_bytes(folder / "vectors.npz")
-        if record.vectors_sha256 == hashlib.sha256(content).hexdigest():
-            return record, read_npz(content)
-        time.sleep(PAUSE)
-    raise StreamError(
-        f"{str(folder / 'vectors.npz')!r} does not belong to the result.json beside it: it is damaged, or of another "
-        "fit, and writing was cut short; fit again, or finish with `tpca fit --resume`."
-    )
+        for _ in range(TRIES):
+            check_regular(place / "result.json", JSON_BYTES)
+            record = msgspec.json.decode((place / "result.json").read_bytes(), type=Record, dec_hook=_number)
+            content = npz_bytes(place / "vectors.npz")
+            if record.vectors_sha256 == hashlib.sha256(content).hexdigest():
+                return _checked(record, read_npz(content))
+            time.sleep(PAUSE)
+        raise StreamError(
+            f"{str(place / 'vectors.npz')!r} does not belong to the result.json beside it: it is damaged, or of "
+            "another fit, and writing was cut short; fit again, or finish with `tpca fit --resume`."
+        )
 
 
 def _checked(record: Record, arrays: dict[str, Any]) -> Result:
     """The result, if the arrays are those that its numbers speak of."""
     msgspec.convert(record.settings, Settings)
     dims, rows = record.dims, len(record.components)
-    lists: dict[str, list[Any]] = {field: [] for field in ARRAYS.values()}
-    shapes = {field: [(d,) if field in ("means", "observed") else (rows, d) for d in dims] for field in lists}
+    fields: dict[str, Any] = {name: getattr(record, name) for name in RECORD}
     for name, field in ARRAYS.items():
-        each: list[Any] = [arrays.get(f"{name}_{m}") for m in range(len(dims))]
-        if all(one is None for one in each) and field not in ("vectors", "errors"):
+        each = [arrays[key] for m in range(len(dims)) if (key := f"{name}_{m}") in arrays]
+        fields[field] = each
+        if not each and field not in ("vectors", "errors"):
             continue
-        if [getattr(one, "shape", None) for one in each] != shapes[field] or any(a.dtype.kind != "f" for a in each):
+        shapes = [(d,) if field in ("means", "observed") else (rows, d) for d in dims]
+        if [a.shape for a in each] != shapes or any(a.dtype.kind != "f" for a in each):
             raise ValueError(f"the arrays {name}_0, ... of vectors.npz do not fit {rows} components of dims {dims}")
         if field in ("vectors", "loadings", "means") and not all(np.isfinite(a).all() for a in each):
             raise ValueError(f"the arrays {name}_0, ... of vectors.npz hold NaN or Inf")
-        lists[field] = each
-    whole = {name: arrays.get(name) for name in WHOLE}
-    entries, null = whole["entry_p_values"], whole["null_distribution"]
+    entries, null = (arrays.get(name) for name in WHOLE)
     if entries is not None and (list(entries.shape[-len(dims) :]) != dims or entries.ndim > len(dims) + 1):
         raise ValueError(f"entry_p_values of vectors.npz has shape {entries.shape}, and samples have {tuple(dims)}")
     if null is not None and (null.ndim != 2 or len(null) != rows):
         raise ValueError(f"null_distribution of vectors.npz has shape {null.shape}, and there are {rows} components")
-    fields: dict[str, Any] = {name: getattr(record, name) for name in Record.__struct_fields__}
-    result = Result(**(fields | lists | whole))
+    result = Result(**fields, entry_p_values=entries, null_distribution=null)
     _ = result.labels  # refuses names that do not fit
     return result
 
@@ -551,15 +543,11 @@ def preprocessed_data(data: Any, function: Callable[[Any], Any]) -> Any:
     return Preprocessed(data.stream if isinstance(data, StreamEngine) else data, function)
 
 
-def _number(kind: Any, value: Any) -> Any:
+def _number(_: Any, value: Any) -> float:
     """A field of JSON that is a :class:`Number`."""
-    if kind is not Number:
-        raise NotImplementedError(kind)
-    if value is None:
-        return math.nan
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
+    if isinstance(value, bool) or not isinstance(value, int | float | None):
         raise ValueError(f"expected a number or null, got {str(value)[:40]!r}")
-    return float(value)
+    return math.nan if value is None else float(value)
 
 
 def _builtin(value: Any) -> Any:
@@ -567,37 +555,3 @@ def _builtin(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     return getattr(value, "__name__", None) or str(value)
-
-
-def _ended(reason: StopReason, settings: dict[str, Any] | None, labels: Labels | None) -> dict[str, Any]:
-    """What results of all kinds have; settings are as a file would give them back."""
-    plain = dict(msgspec.json.decode(msgspec.json.encode(settings or {}, enc_hook=_builtin)))
-    names = {} if labels is None else labels.as_json()
-    about = {"verdict": reason.verdict, "stop_reason": reason.name, "tpca_version": tpca_version()}
-    return {**about, "settings": plain, "names": names}
-
-
-def _component(fields: dict[str, Any]) -> Component:
-    """Numbers of NumPy become Python's."""
-    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in fields.items()}
-    ends, amplitudes = plain.get("strength_interval"), plain.get("label_amplitudes")
-    plain["strength_interval"] = None if ends is None else (float(ends[0]), float(ends[1]))
-    plain["label_amplitudes"] = None if amplitudes is None else {str(k): float(v) for k, v in amplitudes.items()}
-    return Component(**plain)
-
-
-def _stacked(each: Sequence[Sequence[Array]]) -> list[Array]:
-    """Components as rows of every axis."""
-    return [np.stack(mode) for mode in zip(*each, strict=True)]
-
-
-def _mean_score(values: Array) -> Score:
-    spread = float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-    return Score(float(values.mean()), spread)
-
-
-def _labelled_scores(X: Any, scores: Array, dim: str | int | None) -> Any:
-    """Scores of a DataArray as one, with the coordinates of its samples."""
-    axis = X.dims[0] if dim is None else dim if isinstance(dim, str) else X.dims[dim]
-    coords = {name: one for name, one in X.coords.items() if one.dims == (axis,)}
-    return type(X)(scores, coords={**coords, "component": np.arange(scores.shape[1])}, dims=(axis, "component"))

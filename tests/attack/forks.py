@@ -144,7 +144,4 @@ def import_all():
     import zarr  # noqa: F401
     from distributed import Client, LocalCluster  # noqa: F401
 
-    from tpca.cli import COMMANDS, Commands
-
-    for name in COMMANDS:
-        Commands.load(name)
+    from tpca.cli import app  # noqa: F401

@@ -83,7 +83,7 @@ def test_the_defaults_are_those_of_python():
 def test_what_is_asked_is_what_is_fitted(data, tmp_path):
     for words, target, effect in (
         ((), "mean", ""),
-        (("--y", "t.csv::dose"), "effect", "y"),
+        (("--y", "t.csv::dose"), "effect", "dose"),
         (("--y", "t.csv::arm"), "effect", "none - drug"),
         (("--target", "variance"), "variance", ""),
     ):
@@ -111,13 +111,10 @@ def test_options_reach_the_solver(data):
     assert fitted(data, "d.npy", "--solver", "race", "--tol", "0.2")[0]["n_samples"] < 400
 
 
-def test_noise_is_no_signal_and_exit_code_three(data):
+def test_exit_codes_are_three_without_a_signal_and_four_without_a_test(data, tmp_path):
     done = run("fit", "noise.npy", cwd=data)
     assert done.returncode == 3, done.stdout  # a false alarm has 5 %; the seed is fixed
     assert done.stdout.startswith("No signal")
-
-
-def test_the_papers_algorithm_is_not_tested_and_exit_code_four(tmp_path):
     words = ("--order", "4", "--dim", "3", "--strength", "5", "--samples", "3000", "--out", "d.npy")
     assert run("generate", *words, cwd=tmp_path).returncode == 0
     done = run("fit", "d.npy", "--solver", "paper", "--strength", "5", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""How far a fit is, in a terminal and in a log; and the answer at the width of the terminal."""
+"""How far a fit is, in a terminal and in a log."""
 
 import io
 import re
@@ -8,7 +8,6 @@ import pytest
 from rich.console import Console
 
 from tpca import RaceSolver, SpikedTensor, TensorCCA, open_stream
-from tpca.cli.output import folded
 from tpca.cli.progress import FitProgress
 from tpca.solvers.least_squares.solver import LeastSquares
 from tpca.solvers.variation import Variation
@@ -37,7 +36,7 @@ class Clock:
 @pytest.mark.parametrize("name", FITS)
 def test_a_bar_moves_in_a_terminal_and_is_gone_at_the_end(name):
     console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None, legacy_windows=False)
-    watch = FitProgress(console, quiet=False)
+    watch = FitProgress(False, console)
     with watch.watching(300):
         FITS[name](watch)
         watch._bars.refresh()
@@ -51,7 +50,7 @@ def test_a_bar_moves_in_a_terminal_and_is_gone_at_the_end(name):
 @pytest.mark.parametrize("name", FITS)
 def test_a_short_fit_leaves_no_line_in_a_log(name):
     console = Console(file=io.StringIO())
-    watch = FitProgress(console, quiet=False, clock=Clock())
+    watch = FitProgress(False, console, Clock())
     with watch.watching(300):
         FITS[name](watch)
     assert console.file.getvalue() == ""
@@ -59,7 +58,7 @@ def test_a_short_fit_leaves_no_line_in_a_log(name):
 
 def test_a_log_has_a_line_with_news_and_one_a_minute():
     console, clock = Console(file=io.StringIO(), width=40), Clock()
-    watch = FitProgress(console, quiet=False, clock=clock)
+    watch = FitProgress(False, console, clock)
     with watch.watching(1000):
         for step in range(1, 201):  # a round a second, five samples each
             clock.now += 1
@@ -68,16 +67,8 @@ def test_a_log_has_a_line_with_news_and_one_a_minute():
     lines = console.file.getvalue().splitlines()
     assert [line.split()[1] for line in lines] == ["50", "100", "200", "400", "700", "750"]
     assert lines[-1] == "search: 750 of 1,000 samples, 2.5 min, strength 1 ± 0.25, found"
-    silent = FitProgress(console, quiet=True, clock=clock)
+    silent = FitProgress(True, console, clock)
     with silent.watching(10):
         clock.now += 100
         silent({"phase": "search", "samples": 5})
     assert console.file.getvalue().splitlines() == lines
-
-
-def test_long_lines_are_folded_below_their_first_entry():
-    line = "  channel  Fz: 0.58 ± 0.02, Cz: 0.53 ± 0.02, Pz: −0.52 ± 0.02, … 3 more"
-    assert folded(line, 45) == ["  channel  Fz: 0.58 ± 0.02, Cz: 0.53 ± 0.02,", "           Pz: −0.52 ± 0.02, … 3 more"]
-    assert folded(line, 80) == [line]
-    assert folded("- one two three", 10) == ["- one two", "  three"]
-    assert folded("", 10) == [""]

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from command import run
+from command import line, run
 
 RNG = np.random.default_rng(0)
 GOOD = RNG.standard_normal((60, 4, 3))
@@ -17,14 +17,6 @@ def in_process(*words, cwd, **more):
     """What only the end of a process shows."""
     asked = [sys.executable, "-m", "tpca.cli", *map(str, words)]
     return subprocess.run(asked, cwd=cwd, stderr=subprocess.PIPE, text=True, check=False, timeout=120, **more)
-
-
-def line(done):
-    """The one line of a refusal."""
-    assert done.returncode == 2, done
-    assert done.stderr.startswith("tpca: "), done.stderr
-    assert done.stderr.count("\n") == 1, done.stderr
-    return done.stderr
 
 
 @pytest.fixture
@@ -37,40 +29,35 @@ def folder(tmp_path):
 
 
 def bad_files(folder):
-    (folder / "empty.npy").write_bytes(b"")
-    (folder / "magic.npy").write_bytes(b"not an array at all" * 10)
-    (folder / "short.npy").write_bytes((folder / "d.npy").read_bytes()[:-100])
-    np.save(folder / "object.npy", np.array([{"a": 1}] * 3, dtype=object), allow_pickle=True)
-    np.save(folder / "complex.npy", GOOD.astype(complex))
-    np.save(folder / "none.npy", GOOD[:0])
-    bad = GOOD.copy()
+    """Names of files, and what is said of them."""
+    bad, good = GOOD.copy(), (folder / "d.npy").read_bytes()
     bad[7, 1, 1] = np.nan
-    np.save(folder / "nan.npy", bad)
     (folder / "mixed").mkdir()
-    np.save(folder / "mixed" / "a.npy", GOOD)
-    np.save(folder / "mixed" / "b.npy", GOOD[:, :3])
-    (folder / "text.csv").write_text("1,2,3")
-    (folder / "wrong.h5").write_bytes(b"not hdf5" * 100)
-
-
-BAD = {
-    "missing.npy": "no such file",
-    "empty.npy": "empty",
-    "magic.npy": "npy",
-    "short.npy": "bytes",
-    "object.npy": "object",
-    "complex.npy": "complex128",
-    "none.npy": "no samples",
-    "nan.npy": "sample 7",
-    "mixed": "b.npy",
-    "text.csv": "cannot read 'text.csv' as a table",
-    "wrong.h5": "HDF5",
-}
+    for name, content, says in (
+        ("missing.npy", None, "no such file"),
+        ("empty.npy", b"", "empty"),
+        ("magic.npy", b"not an array at all" * 10, "npy"),
+        ("short.npy", good[:-100], "bytes"),
+        ("object.npy", np.array([{"a": 1}] * 3, dtype=object), "object"),
+        ("complex.npy", GOOD.astype(complex), "complex128"),
+        ("none.npy", GOOD[:0], "no samples"),
+        ("nan.npy", bad, "sample 7"),
+        ("mixed/a.npy", GOOD, ""),
+        ("mixed/b.npy", GOOD[:, :3], ""),
+        ("text.csv", b"1,2,3", "cannot read 'text.csv' as a table"),
+        ("wrong.h5", b"not hdf5" * 100, "HDF5"),
+    ):
+        if isinstance(content, bytes):
+            (folder / name).write_bytes(content)
+        elif content is not None:
+            np.save(folder / name, content, allow_pickle=True)
+        if says:
+            yield name, says
+    yield "mixed", "b.npy"
 
 
 def test_bad_data_leave_nothing(folder):
-    bad_files(folder)
-    for name, says in BAD.items():
+    for name, says in bad_files(folder):
         assert says in line(run("fit", name, "--out", "r", cwd=folder)), name
         assert not [p for p in (folder / "r").rglob("*") if p.is_file()], name
 
@@ -205,6 +192,8 @@ def test_data_of_somebody_are_not_written_over(tmp_path):
     assert run("generate", *small, "--out", "mine.npy", "--overwrite", cwd=tmp_path).returncode == 0
     assert "csv" in line(run("generate", *small, "--out", "d.csv", cwd=tmp_path))
     assert "disk" in line(run("generate", "--dims", "4,3", "--samples", str(10**15), "--out", "d.npy", cwd=tmp_path))
+    assert "take 8e+04 PB" in line(run("generate", "--order", "8", "--dim", "100", "--out", "g.npy", cwd=tmp_path))
+    assert not (tmp_path / "g.npy").exists()
 
 
 FULL_DISK = """

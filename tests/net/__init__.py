@@ -16,7 +16,6 @@ Where nothing is found the vectors are those of noise, which rounding may turn: 
 
 From the root of the repository, with ``src`` and ``tests`` on ``PYTHONPATH``::
 
-    python -m net                    # recompute all, and list the rows that differ from what is stored, and by how much
-    python -m net record             # store the answers of all rows anew; with names after it, of these rows
-    python -m net record --missing   # store answers of rows that have none yet
+    python -m net             # store the answers of all rows anew; with names after it, of these rows
+    python -m net --missing   # store answers of rows that have none yet
 """

@@ -152,103 +152,61 @@ def made(spec):
 BATCH = 37  # samples of a batch of an iterable, of a file of a folder and of a chunk: it divides none of the lengths
 
 
-def _npy(X, folder):
-    np.save(folder / "x.npy", X)
-    return folder / "x.npy", {}
-
-
-def _npz(X, folder):
-    np.savez(folder / "x.npz", x=X)
-    return folder / "x.npz", {}
-
-
-def _folder(X, folder):
-    (folder / "parts").mkdir()
-    for number, batch in enumerate(batches(X)):
-        np.save(folder / "parts" / f"{number:04}.npy", batch)
-    return folder / "parts", {"items": "batches"}
-
-
-def _zarr(X, folder):
-    import zarr
-
-    zarr.create_array(folder / "x.zarr", data=X, chunks=(BATCH, *X.shape[1:]))
-    return folder / "x.zarr", {}
-
-
-def _hdf5(X, folder):
-    import h5py
-
-    with h5py.File(folder / "x.h5", "w") as file:
-        file.create_dataset("x", data=X, chunks=(BATCH, *X.shape[1:]))
-    return folder / "x.h5", {}
-
-
-def _labelled(X):
-    import xarray
-
-    return xarray.DataArray(X, dims=["trial", *(f"axis{m}" for m in range(X.ndim - 1))], name="x")
-
-
-def _netcdf(X, folder):
-    _labelled(X).to_netcdf(folder / "x.nc", engine="h5netcdf")
-    return folder / "x.nc", {}
-
-
-def _frame(X):
-    import pandas
-
-    axes = [f"axis{m}" for m in range(X.ndim - 1)]
-    index = pandas.MultiIndex.from_product([range(length) for length in X.shape], names=["trial", *axes])
-    return pandas.DataFrame({"x": X.ravel()}, index).reset_index(), {"sample": "trial", "modes": axes, "value": "x"}
-
-
-def _csv(X, folder):
-    frame, columns = _frame(X)
-    frame.to_csv(folder / "x.csv", index=False)
-    return folder / "x.csv", columns
-
-
-def _parquet(X, folder):
-    frame, columns = _frame(X)
-    frame.to_parquet(folder / "x.parquet", row_group_size=1000)
-    return folder / "x.parquet", columns
-
-
-def _dask(X, folder):
-    import dask.array
-
-    return dask.array.from_array(X, chunks=(BATCH, *X.shape[1:])), {}
-
-
 def batches(X):
     """The samples in batches."""
     return [X[first : first + BATCH] for first in range(0, len(X), BATCH)]
 
 
-FORMS = {
-    "npy": _npy,
-    "npz": _npz,
-    "folder": _folder,
-    "zarr": _zarr,
-    "hdf5": _hdf5,
-    "netcdf": _netcdf,
-    "csv": _csv,
-    "parquet": _parquet,
-    "frame": lambda X, folder: _frame(X),
-    "xarray": lambda X, folder: (_labelled(X), {}),
-    "dask": _dask,
-    "list": lambda X, folder: (list(X), {"items": "samples"}),
-    "iterable": lambda X, folder: (iter(batches(X)), {"items": "batches"}),
-    "samples": lambda X, folder: (iter(list(X)), {"items": "samples"}),
-    "fortran": lambda X, folder: (np.asfortranarray(X), {}),
-    "strided": lambda X, folder: (np.repeat(X, 2, axis=0)[::2], {}),
-}
-
-
 def formed(form, X, folder):
     """The samples in a form, and what must be said to open it."""
-    return FORMS[form](X, folder)
+    path, chunks, axes = folder / f"x.{form}", (BATCH, *X.shape[1:]), [f"axis{m}" for m in range(X.ndim - 1)]
+    if form in ("npy", "npz", "folder"):
+        if form == "folder":
+            path.mkdir()
+            for number, batch in enumerate(batches(X)):
+                np.save(path / f"{number:04}.npy", batch)
+            return path, {"items": "batches"}
+        np.save(path, X) if form == "npy" else np.savez(path, x=X)
+    elif form == "zarr":
+        import zarr
+
+        zarr.create_array(path, data=X, chunks=chunks)
+    elif form == "hdf5":
+        import h5py
+
+        with h5py.File(path, "w") as file:
+            file.create_dataset("x", data=X, chunks=chunks)
+    elif form in ("netcdf", "xarray"):
+        import xarray
+
+        named = xarray.DataArray(X, dims=["trial", *axes], name="x")
+        if form == "xarray":
+            return named, {}
+        path = folder / "x.nc"
+        named.to_netcdf(path, engine="h5netcdf")
+    elif form in ("csv", "parquet", "frame"):
+        import pandas
+
+        index = pandas.MultiIndex.from_product([range(length) for length in X.shape], names=["trial", *axes])
+        frame = pandas.DataFrame({"x": X.ravel()}, index).reset_index()
+        if form == "csv":
+            frame.to_csv(path, index=False)
+        elif form == "parquet":
+            frame.to_parquet(path, row_group_size=1000)
+        return frame if form == "frame" else path, {"sample": "trial", "modes": axes, "value": "x"}
+    elif form == "dask":
+        import dask.array
+
+        return dask.array.from_array(X, chunks=chunks), {}
+    else:
+        return {
+            "list": lambda: (list(X), {"items": "samples"}),
+            "iterable": lambda: (iter(batches(X)), {"items": "batches"}),
+            "samples": lambda: (iter(list(X)), {"items": "samples"}),
+            "fortran": lambda: (np.asfortranarray(X), {}),
+            "strided": lambda: (np.repeat(X, 2, axis=0)[::2], {}),
+        }[form]()
+    return path, {}
 
 
 def views_formed(form, tables, folder):
@@ -258,5 +216,5 @@ def views_formed(form, tables, folder):
     sources = []
     for number, table in enumerate(tables):
         (folder / str(number)).mkdir()
-        sources.append(FORMS[form](table, folder / str(number))[0])
+        sources.append(formed(form, table, folder / str(number))[0])
     return sources

@@ -3,12 +3,7 @@
 import functools
 import json
 import math
-import os
-import signal
-import subprocess
-import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +17,6 @@ PLACE = Path(__file__).with_name("rows.json")
 # 1.2e-5, views by 1.7e-7, samples in float32 by 8e-9.  Between engines and resumes, on one processor, no bit differs.
 TOLERANCES = {"paper": 1e-12, "race": 1e-4, "views": 1e-5, "sources": 1e-5}
 SINGLE = 1e-6  # of samples in float32
-RECORD = 1e-6  # what counts as a change of a row that may change
 ASSERTED = ("found", "n_samples", "strengths", "vectors")
 
 
@@ -61,8 +55,7 @@ def _computed(row, given, folder, client_of):
     def kept_fit(on_round):
         return adapter.fit(new(checkpoint=folder / "kept", on_round=on_round), source, told)
 
-    before = _kill(row["name"], source, folder / "kept") if via == "killed" else _stop(kept_fit, row["rounds"])
-    used = []
+    before, used = _stop(kept_fit, row["rounds"]), []
     answer = adapter.answer_of(method, kept_fit(used.append))
     assert used, "nothing was left to do; stop the fit earlier"
     assert used[0] > before, f"{before} samples were used, and the fit went on at {used[0]}: it began anew"
@@ -108,29 +101,6 @@ def _stop(fit, rounds):
     return used[-2]  # at the last round that was kept
 
 
-def _kill(name, source, kept):
-    """Begin the fit of a row in a process of its own, which kills itself; the samples it had used by then."""
-    code = "import sys; from net.rows import killed; killed(*sys.argv[1:])"
-    paths = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PLACE.parents[1]), *sys.path])}
-    command = [sys.executable, "-c", code, name, str(source), str(kept)]
-    done = subprocess.run(command, env=paths, capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    return int(done.stdout.split()[-2])
-
-
-def killed(name, source, kept):
-    """What that process does: a line for every round, and an end without warning."""
-    row, used = rows()[name], []
-
-    def kill(samples):
-        used.append(samples)
-        os.write(1, f"{samples}\n".encode())
-        if len(used) > row["rounds"][0]:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    adapter.fit(adapter.estimator_of(row["method"], row.get("options", {}), checkpoint=kept, on_round=kill), source, {})
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # Comparing.
 
@@ -157,15 +127,6 @@ def distance(stored, now):
     return abs(stored - now) / max(1.0, abs(stored))
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Whether a row is as it was, what is not, and what differs among that which a row only notes."""
-
-    same: bool
-    told: str = ""
-    noted: tuple[str, ...] = ()
-
-
 class Net:
     """The rows, each computed once."""
 
@@ -179,24 +140,20 @@ class Net:
             self._answers[name] = computed(rows()[name], self._client_of)
         return self._answers[name]
 
-    def outcome(self, name):
-        """How a row compares with what is stored, or with the row whose bits it should have."""
+    def difference(self, name):
+        """How a row differs from what is stored, or from the row whose bits it should have; empty if it does not."""
         row = rows()[name]
         if row.get("refused"):
             try:
                 self.answer(name)
             except adapter.REFUSED:
-                return Outcome(True)
-            return Outcome(False, "was refused, and is not")
-        now = self.answer(name)
+                return ""
+            return "was refused, and is not"
+        now, parts = self.answer(name), row.get("asserted", ASSERTED)
         if "same_as" in row:
-            stored, limit = self.answer(row["same_as"]), row.get("within", 0.0)
+            stored, limit, parts = self.answer(row["same_as"]), row.get("within", 0.0), (*parts, "noted")
         else:
-            stored, limit = row["answer"], TOLERANCES[row["method"]] if row["mark"] == "stay" else RECORD
-            limit = max(limit, SINGLE) if row["data"].get("dtype") == "float32" else limit
-        far = {part: distance(stored[part], now[part]) for part in row.get("asserted", ASSERTED)}
-        noted = {f"noted {part}": distance(value, now["noted"].get(part)) for part, value in stored["noted"].items()}
-        if "same_as" in row:
-            far, noted = far | noted, {}
-        told = ", ".join(f"{part} by {value:.1e}" for part, value in far.items() if value > limit)
-        return Outcome(not told, told, tuple(part for part, value in noted.items() if value > RECORD))
+            single = SINGLE if row["data"].get("dtype") == "float32" else 0.0
+            stored, limit = row["answer"], max(TOLERANCES[row["method"]], single)
+        far = {part: distance(stored[part], now[part]) for part in parts}
+        return ", ".join(f"{part} by {value:.1e}" for part, value in far.items() if value > limit)

@@ -1,5 +1,6 @@
 """What speed rests on, by counts: reads, calls, allocations, threads.  Seconds are for ``make bench``."""
 
+import contextlib
 import importlib
 import json
 import math
@@ -18,8 +19,7 @@ from tpca import PaperSolver, RaceSolver, SpikedTensor, TensorPCA
 from tpca.engines import LocalEngine
 from tpca.solvers import LeastSquares
 from tpca.solvers.race.run import RaceRun
-from tpca.tensors import DenseBatch, Gradients, Query, contraction
-from tpca.tensors.blocks import Partition
+from tpca.tensors import DenseBatch
 from tpca.threads import SMALL, calm_blas
 
 DIMS = (5, 4, 6, 3)
@@ -48,25 +48,6 @@ def test_every_sample_is_added_up_exactly_once_in_a_pass(monkeypatch):
     monkeypatch.setattr(DenseBatch, "add_to", lambda batch, *rest: (counted.append(len(batch)), own(batch, *rest))[1])
     estimate = RaceSolver(random_state=1, groups=1).run(samples)
     assert sum(counted) == estimate.n_samples == 400
-
-
-def test_a_sub_batch_is_looked_at_once_for_all_candidates(monkeypatch):
-    products, usual = [], contraction.multiply
-    monkeypatch.setattr(contraction, "multiply", lambda *given: (products.append(1), usual(*given))[1])
-    rng, edges = np.random.default_rng(1), tuple(range(16))
-    partition = Partition.singles(DIMS)
-    queries = [
-        Query(partition, tuple(rng.standard_normal((1, *shape)) for shape in partition.shapes), by_part=())
-        for _ in range(3)
-    ]
-    samples, asked = noise(16), Gradients(queries, edges=edges)
-    asked.add(DenseBatch(samples, unchecked=0), 0)
-    assert len(products) == len(edges) - 1  # the last one is looked at when all samples are in
-    asked.finish()
-    for query, answer in zip(queries, asked.answers, strict=True):
-        each = np.einsum("nabcd,a,b,c,d->n", samples, *(w[0] for w in query.replicas))
-        # Sums of 16 samples of about 19 numbers each in float32, and of two of them the difference.
-        np.testing.assert_allclose(answer.by_part.rewards, each, atol=1e-3)
 
 
 def test_a_pushed_sample_asks_no_question_of_its_own(monkeypatch):
@@ -130,8 +111,9 @@ def test_large_samples_keep_the_threads_there_are_and_spells_may_be_nested():
     with calm_blas(SMALL + 1):
         assert blas_threads() == {2}
     with calm_blas(10):
-        with calm_blas(10):
+        with contextlib.suppress(ZeroDivisionError), calm_blas(10):  # an error gives the threads back
             assert blas_threads() == {1}
+            raise ZeroDivisionError
         assert blas_threads() == {1}
     assert blas_threads() == {2}
 
@@ -180,32 +162,6 @@ def test_fits_in_threads_have_the_bits_of_the_main_thread():
     subprocess.run([sys.executable, "-c", code], check=True, env=env, timeout=600)
 
 
-def test_an_error_gives_the_threads_back(two_threads):
-    with pytest.raises(ZeroDivisionError), calm_blas(10):
-        raise ZeroDivisionError
-    assert blas_threads() == {2}
-
-
-@pytest.mark.slow
-def test_the_second_start_compiles_nothing(tmp_path):
-    code = (
-        "import json, numpy as np\n"
-        "from tpca.threads import compiled\n"
-        "from research.simulate import chain\n"
-        "chain.advance(np.array([[0.1, 0.9, 0.0]]), np.array([1.0]), 0.1, 10, 100, np.random.default_rng(0))\n"
-        "stats = compiled(chain._climb).stats\n"
-        "print(json.dumps([sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]))\n"
-    )
-    found = []
-    for _ in range(2):
-        command = [sys.executable, "-c", code]
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=True, env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-        )
-        found.append(json.loads(done.stdout))
-    assert found == [[0, 1], [1, 0]]
-
-
 @pytest.mark.parametrize("rows", [60, 400])
 def test_least_squares_reads_every_sample_twice(rows, tmp_path):
     np.save(tmp_path / "x.npy", noise(rows))
@@ -229,26 +185,3 @@ def test_the_stored_run_is_complete(report):
     assert not stored["revision"].endswith("+")
     for row in stored["rows"]:
         assert row["ratio"] is not None or row["note"]  # what is not measured says why
-
-
-def test_tables_of_a_run_say_what_passes(report, tmp_path, monkeypatch):
-    row = {"family": "peers", "reference": "a peer", "spread": None, "note": ""}
-    rows = [
-        {**row, "job": "quick", "ratio": 0.5, "target": 1.0, "spread": [0.4, 0.6]},
-        {**row, "job": "slow", "ratio": 2.0, "target": 1.0},
-        {**row, "job": "plain", "ratio": 3.0, "target": None},
-        {**row, "job": "absent", "ratio": None, "target": 1.0, "note": "not installed"},
-    ]
-    stored = {**report.about(1), "rows": rows}
-    said = {cells[1].strip(): cells[-2].strip() for cells in (line.split("|") for line in report.table(stored)[4:])}
-    assert said == {
-        **dict.fromkeys((f"**{title}**" for title in report.FAMILIES.values()), ""),
-        "quick": "pass",
-        "slow": "**short**",
-        "plain": "",
-        "absent": "",
-    }
-    assert report.notes(stored) == ["- absent, over a peer: not installed."]
-    monkeypatch.setattr(report, "FIGURE", tmp_path / "bench.png")
-    report.draw(stored)
-    assert (tmp_path / "bench.png").stat().st_size > 5000

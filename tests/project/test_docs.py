@@ -13,7 +13,6 @@ from research.__main__ import app as experiments
 from research.reproduce import STUDIES, as_markdown
 from research.studies.store import Store
 from tpca.cli import app
-from tpca.data import KINDS
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -108,11 +107,6 @@ def test_the_blocks_of_the_readme_print_what_it_says(tmp_path, monkeypatch, caps
         assert min(overlaps) > 0.95
 
 
-def test_no_block_is_of_a_kind_that_nobody_runs():
-    kinds = {kind for page in PAGES for kind in re.findall(r"^```([a-z]+)$", page.read_text(), re.M)}
-    assert kinds <= {"python", "console", "text", "yaml", "json"}
-
-
 def test_the_readme_is_short_and_shows_the_two_commands_first():
     text = README.read_text()
     assert len(text.split()) <= 1200
@@ -133,17 +127,6 @@ def test_every_public_name_is_in_the_reference():
     assert [name for name in tpca.__all__ if f"::: tpca.{name}\n" not in reference] == []
 
 
-def test_every_page_is_in_the_navigation():
-    listed = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text()))
-    assert listed == {str(p.relative_to(ROOT / "docs")) for p in (ROOT / "docs").rglob("*.md")}
-
-
-def test_the_page_names_every_stream_and_command():
-    page = (ROOT / "docs" / "data.md").read_text().lower()
-    assert [kind for kind in KINDS if kind not in page] == []
-    assert [command for command in ("generate", "fit", "score", "info", "demo") if f"tpca {command}" not in page] == []
-
-
 def test_links_lead_somewhere():
     lost = []
     for page in PAGES:
@@ -158,14 +141,7 @@ def test_the_page_shows_the_stored_study(name):
     study, page = STUDIES[name], (ROOT / "docs" / "reproduction.md").read_text()
     findings = {name: study.findings(Store(ROOT / "docs" / "reproduction").records(study))}
     assert as_markdown([study], findings, {name: f"figures/reproduction/{name}.png"}) in page
-
-
-def test_the_page_shows_every_study():
-    page = (ROOT / "docs" / "reproduction.md").read_text()
-    for name in STUDIES:
-        assert f"### {name}: " in page
-        for suffix in ("png", "svg"):
-            assert (ROOT / "docs" / "figures" / "reproduction" / f"{name}.{suffix}").exists()
+    assert all(f"### {other}: " in page for other in STUDIES)
 
 
 def test_the_functions_that_the_page_on_the_paper_names_are_there():

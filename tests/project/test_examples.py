@@ -1,8 +1,6 @@
 """The quick version of every example of the gallery: it runs, says what it found, and draws."""
 
-import ast
 import importlib.util
-import json
 from pathlib import Path
 
 import matplotlib.image
@@ -32,30 +30,11 @@ def quick(tmp_path, capsys):
 
 
 def test_every_example_is_in_the_gallery_with_picture_and_text():
-    assert len(EXAMPLES) >= 6
-    for example in EXAMPLES:
-        page = (ROOT / "docs" / "gallery" / f"{example.stem}.md").read_text()
-        assert f"../figures/gallery/{example.stem}.png" in page
-        assert f"../../examples/{example.name}" in page
-        printed = (ROOT / "docs" / "figures" / "gallery" / f"{example.stem}.txt").read_text().strip()
-        assert printed in page  # the page shows what `make gallery` stored
-        assert matplotlib.image.imread(ROOT / "docs" / "figures" / "gallery" / f"{example.stem}.png").shape[1] > 400
-
-
-def test_notebooks_are_the_scripts_and_end_in_a_run():
-    """Cell by cell the same program, without what only a script has; `make notebooks` executes them."""
-    spec = importlib.util.spec_from_file_location("notebooks", ROOT / "docs" / "_site" / "notebooks.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    for example in EXAMPLES:
-        first, *cells, run = json.loads(module.notebook(example))["cells"]
-        script = ast.parse(example.read_text())
-        title = ast.get_docstring(script).splitlines()[0].rstrip(".")
-        assert (first["cell_type"], "".join(first["source"]).splitlines()[0]) == ("markdown", f"# {title}")
-        program = ast.parse("\n".join("".join(cell["source"]) for cell in cells))
-        assert ast.dump(program) == ast.dump(ast.Module(script.body[1:-1], []))
-        assert "main([" in "".join(run["source"])
-        assert len(cells) >= 3
+    for example in EXAMPLES:  # what a page shows of them is what is stored: test_docs.py
+        assert f"../../examples/{example.name}" in (ROOT / "docs" / "gallery" / f"{example.stem}.md").read_text()
+        assert all(
+            (ROOT / "docs" / "figures" / "gallery" / f"{example.stem}.{kind}").exists() for kind in ("png", "txt")
+        )
 
 
 def test_digits(quick):

@@ -1,12 +1,9 @@
 """The documentation read from a folder: search works, nothing is fetched, figures can be read on a phone."""
 
-import html
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -63,20 +60,3 @@ def test_tables_have_no_empty_heading_and_break_no_name(browser, site):
     assert browser.run(f"{heads}.length") == 0
     lines = "[...document.querySelectorAll('.md-content td code')].map(c => [c.textContent, c.getClientRects().length])"
     assert [text for text, count in browser.run(lines) if count > 1 and " " not in text] == []
-
-
-def test_every_link_of_the_site_leads_somewhere(site):
-    names, lost = {}, []
-    for page in (one for one in site.rglob("*.html") if one.name != "404.html"):
-        for link in re.findall(r'(?:href|src)="([^"]+)"', page.read_text()):
-            parts = urlsplit(html.unescape(link))
-            if parts.scheme or parts.netloc:
-                continue
-            place = (page.parent / unquote(parts.path)).resolve() if parts.path else page
-            place = place / "index.html" if place.is_dir() else place
-            if place.suffix == ".html" and place.exists() and place not in names:
-                names[place] = set(re.findall(r'\b(?:id|name)="([^"]+)"', place.read_text()))
-            if not place.exists() or (parts.fragment and unquote(parts.fragment) not in names.get(place, ())):
-                lost.append((str(page.relative_to(site)), link))
-    assert names
-    assert lost == []

@@ -53,9 +53,3 @@ def test_dark_mode_is_followed_by_page_and_pictures(browser, page):
     browser.open(page, dark=True)
     ground, ink = browser.run(LUMA)
     assert ground < 50 < 120 < ink
-
-
-def test_tables_open_without_a_script(browser, page):
-    browser.open(page)
-    browser.run("document.querySelector('figure summary').click()")
-    browser.until("document.querySelector('figure details table').getBoundingClientRect().height > 20")

@@ -2,47 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tpca.cli.options import (
-    AsJson,
-    Data,
-    Dim,
-    Items,
-    Missing,
-    Modes,
-    Nuisance,
-    Overwrite,
-    Sample,
-    Scores,
-    Value,
-    Y,
-    layout,
-    layout_as_fitted,
-    opened,
-    option,
-    read_columns,
-    refuse_idle,
-)
-from tpca.cli.output import check_file, check_place, put, put_json, room_at, using_result, write_report
+from tpca.cli import options
+from tpca.cli.options import option
+from tpca.cli.output import check_place, put, put_json, room_at, using_result, write_report
 from tpca.cli.progress import bars
 from tpca.errors import OutputError, StreamError
 from tpca.wording import amount, approximately, duration, shape, with_error
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from tpca.data import Stream
-    from tpca.planning import Plan
-    from tpca.result import Result
 
 Folder = Annotated[Path, typer.Argument(help="Folder that tpca fit --out wrote.", show_default=False, metavar="DIR")]
 
@@ -54,19 +30,19 @@ SAID |= {"views": "correlation of the scores"}
 
 def score(
     ctx: typer.Context,
-    data: Data,
+    data: options.Data,
     folder: Folder,
-    y: Y = None,
-    nuisance: Nuisance = None,
+    y: options.Y = None,
+    nuisance: options.Nuisance = None,
     truth: Annotated[bool, option("Compare with the truth beside the data.", "--truth")] = False,
     nan_policy: Annotated[str | None, option("NaN or Inf: raise, omit or zero; as in the fit by default.")] = None,
-    dim: Dim = None,
-    items: Items = "auto",
-    sample: Sample = None,
-    modes: Modes = None,
-    value: Value = None,
-    missing: Missing = "raise",
-    as_json: AsJson = False,
+    dim: options.Dim = None,
+    items: options.Items = "auto",
+    sample: options.Sample = None,
+    modes: options.Modes = None,
+    value: options.Value = None,
+    missing: options.Missing = "raise",
+    as_json: options.AsJson = False,
 ) -> None:
     """Try a result on other data: its score, with a standard error.
 
@@ -77,53 +53,37 @@ def score(
 
     Axes and columns are those of the fit, unless they are given.
     """
+    from tpca.data.write import read_truth, truth_path
     from tpca.result import load
 
     result = load(folder)
     kind = "views" if result.kind == "views" else result.target
-    refuse_idle(ctx, kind)
+    options.refuse_idle(ctx, kind)
     if kind == "effect" and y is None:
         raise StreamError("the score of an effect is the slope on --y; give the same column as for the fit.")
     if kind != "views" and len(data) > 1:
         raise StreamError(f"one DATA holds the samples, got {len(data)}; several are for a fit of views.")
     with using_result(folder):
-        stream, said = _as_fitted(result, data, ctx.params), SAID[kind]
-        found = result.score(stream, read_columns(y), nuisance=read_columns(nuisance))
+        stream = options.opened_as_fitted(result, data, ctx.params)
+        found = result.score(stream, options.read_columns(y), nuisance=options.read_columns(nuisance))
         told = {"score": float(found), "standard_error": found.standard_error, "samples": stream.length}
-        told |= _overlaps(result, data[0]) if truth else {}
+        if truth:  # the component that is nearest to what is beside the data
+            known = read_truth(truth_path(data[0]))
+            each = [known.overlaps([v[c] for v in result.vectors]).tolist() for c in range(len(result.components))]
+            best = max(range(len(each)), key=lambda c: min(each[c]))
+            told |= {"component": best, "overlaps": each[best], "axes": list(result.labels.modes)}
+            told |= {"strength": known.strength}
     if as_json:
         put_json(told)
         return
     summed = f", summed over {len(result.components)} components" if len(result.components) > 1 else ""
     rows = "" if stream.length is None else f", {stream.length:,} {'rows' if result.kind == 'views' else 'samples'}"
-    put(f"{said} {with_error(float(found), found.standard_error)}{summed}{rows}")
+    put(f"{SAID[kind]} {with_error(float(found), found.standard_error)}{summed}{rows}")
     if truth:
         put(f"component {told['component'] + 1} against the truth of strength {told['strength']:g}:")
         width = max(map(len, told["axes"]))
         for name, overlap in zip(told["axes"], told["overlaps"], strict=True):
             put(f"  {name:{width}}  overlap {overlap:.4f}")
-
-
-def _as_fitted(result: Result, data: list[str], given: Mapping[str, Any]) -> Any:
-    """Data like those of a fit: what is not ``given`` is as it was there."""
-    from tpca.data.rows import open_views
-
-    policy = given.get("nan_policy") or result.settings.get("nan_policy", "raise")
-    if result.kind == "views":
-        return open_views(data, nan_policy=policy)
-    items = given.get("items") or result.settings.get("items", "auto")
-    return opened(data[0], layout_as_fitted(given, result.settings, result.labels), items=items, nan_policy=policy)
-
-
-def _overlaps(result: Result, path: str) -> dict[str, Any]:
-    """The component that is nearest to the truth beside the data, and its overlaps."""
-    from tpca.data.write import read_truth, truth_path
-
-    known = read_truth(truth_path(path))
-    each = [known.overlaps([v[c] for v in result.vectors]) for c in range(len(result.components))]
-    best = max(range(len(each)), key=lambda c: float(each[c].min()))
-    overlaps = [float(one) for one in each[best]]
-    return {"component": best, "overlaps": overlaps, "axes": list(result.labels.modes), "strength": known.strength}
 
 
 # report ---------------------------------------------------------------------------------------------------------
@@ -134,7 +94,7 @@ def report(
     folder: Folder,
     out: Annotated[Path | None, option("The file to write; DIR/report.html by default.")] = None,
     data: Annotated[list[str] | None, option("Where the data are now, if they were moved.")] = None,
-    scores: Scores = True,
+    scores: options.Scores = True,
 ) -> None:
     """Make one HTML page of a result.
 
@@ -142,14 +102,15 @@ def report(
     """
     from tpca.result import load
 
-    refuse_idle(ctx)
+    options.refuse_idle(ctx)
     path = out or folder / "report.html"
     result = load(folder)
-    check_file(path)
+    check_place(path, file=True)
     source = data or ([result.source] if isinstance(result.source, str) else result.source)
 
     def read() -> tuple[Any, Any]:
-        return result.transform(_as_fitted(result, source, {})), read_columns(result.settings.get("y"))
+        samples = options.opened_as_fitted(result, source, {})
+        return result.transform(samples), options.read_columns(result.settings.get("y"))
 
     with using_result(folder):
         write_report(result, path, read if scores else None)
@@ -162,19 +123,19 @@ def report(
 def info(
     ctx: typer.Context,
     path: Annotated[str, typer.Argument(help="Data, or a folder that tpca fit wrote.", show_default=False)],
-    dim: Dim = None,
-    items: Items = "auto",
-    sample: Sample = None,
-    modes: Modes = None,
-    value: Value = None,
-    missing: Missing = "raise",
-    as_json: AsJson = False,
+    dim: options.Dim = None,
+    items: options.Items = "auto",
+    sample: options.Sample = None,
+    modes: options.Modes = None,
+    value: options.Value = None,
+    missing: options.Missing = "raise",
+    as_json: options.AsJson = False,
 ) -> None:
     """Say what is in a file of samples, or in a result."""
     if (Path(path) / "result.json").is_file():
         from tpca.result import load
 
-        refuse_idle(ctx, "result")
+        options.refuse_idle(ctx, "result")
         result = load(Path(path))
         with using_result(Path(path)):
             if as_json:
@@ -183,11 +144,28 @@ def info(
                 source = ", ".join(result.source) if isinstance(result.source, list) else result.source
                 put(f"Result of fitting {source}\n{result.summary()}")
         return
-    found = _described(opened(path, layout(ctx.params), items=items), path)
+    stream = options.opened(path, ctx.params, items=items)
+    found = _described(stream, path)
     if as_json:
         put_json(found)
-    else:
-        _tell(found)
+        return
+    each, total = found["sample_bytes"], found["sample_bytes"] * (found["samples"] or 0)
+    count = "samples" if found["samples"] is None else f"{found['samples']:,} samples"
+    put(f"{path}: {found['kind']}, {found['dtype']}")
+    put(f"  {count} of {shape(found['dims'])}, {amount(each)} each, {amount(total)} in all")
+    if (labels := stream.labels) is not None:
+        named = []
+        for mode, (name, axis) in enumerate(zip(labels.modes, labels.axes, strict=True)):
+            ends = f" ({labels.entry(mode, 0)} to {labels.entry(mode, -1)})" if axis.coords is not None else ""
+            named.append(f"{name}{ends}")
+        put(f"  {f'samples along {labels.sample}; ' if labels.sample else ''}axes {', '.join(named)}")
+    if found["chunks"]:
+        each, needed = amount(found["chunk_bytes"]), amount(found["reading_bytes"])
+        put(f"  chunks of {shape(found['chunks'])}, {each} each; reading them takes up to {needed}")
+    if found["truth"]:
+        put(f"  planted truth in {found['truth']}")
+    put(f"  tpca fit would take {found['solver'].replace('_', ' ')}: {found['solver_reason']}")
+    put(f"  and hold {amount(found['memory'])}; --memory-limit sets a bound")
 
 
 def _described(stream: Stream, path: str) -> dict[str, Any]:
@@ -212,43 +190,13 @@ def _described(stream: Stream, path: str) -> dict[str, Any]:
         "dims": list(stream.dims),
         "labels": None if stream.labels is None else stream.labels.as_json(),
         "dtype": str(dtype),
-        "chunks": getattr(stream, "chunks", None),
-        "chunk_bytes": getattr(stream, "chunk_bytes", None),
-        "reading_bytes": getattr(stream, "reading_bytes", None),
+        **{name: getattr(stream, name, None) for name in ("chunks", "chunk_bytes", "reading_bytes")},
         "sample_bytes": math.prod(stream.dims) * dtype.itemsize,
         "truth": str(truth) if truth.is_file() else None,
         "solver": solver.name,
         "solver_reason": reason,
         "memory": memory,
     }
-
-
-def _tell(found: dict[str, Any]) -> None:
-    each, total = found["sample_bytes"], found["sample_bytes"] * (found["samples"] or 0)
-    count = "samples" if found["samples"] is None else f"{found['samples']:,} samples"
-    put(f"{found['path']}: {found['kind']}, {found['dtype']}")
-    put(f"  {count} of {shape(found['dims'])}, {amount(each)} each, {amount(total)} in all")
-    if found["labels"]:
-        put(f"  {_named(found)}")
-    if found["chunks"]:
-        each, needed = amount(found["chunk_bytes"]), amount(found["reading_bytes"])
-        put(f"  chunks of {shape(found['chunks'])}, {each} each; reading them takes up to {needed}")
-    if found["truth"]:
-        put(f"  planted truth in {found['truth']}")
-    put(f"  tpca fit would take {found['solver'].replace('_', ' ')}: {found['solver_reason']}")
-    put(f"  and hold {amount(found['memory'])}; --memory-limit sets a bound")
-
-
-def _named(found: dict[str, Any]) -> str:
-    """The axis of the samples, and the others with the first and last of their entries."""
-    from tpca.labels import parse_labels
-
-    labels = parse_labels(found["labels"], found["dims"])
-    told = []
-    for mode, (name, axis) in enumerate(zip(labels.modes, labels.axes, strict=True)):
-        ends = f" ({labels.entry(mode, 0)} to {labels.entry(mode, -1)})" if axis.coords is not None else ""
-        told.append(f"{name}{ends}")
-    return f"{f'samples along {labels.sample}; ' if labels.sample else ''}axes {', '.join(told)}"
 
 
 # generate -------------------------------------------------------------------------------------------------------
@@ -270,8 +218,8 @@ def generate(
     ] = None,
     dtype: Annotated[str, option("float32 or float64.")] = "float64",
     random_state: Annotated[int, option("Seed of signal and noise.")] = 0,
-    overwrite: Overwrite = False,
-    as_json: AsJson = False,
+    overwrite: options.Overwrite = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write noisy samples with a planted signal.
 
@@ -284,38 +232,16 @@ def generate(
     from tpca.data.write import truth_path, write_samples
     from tpca.model import Samples, SpikedTensor, check_dtype
     from tpca.planning import tensor_dims
+    from tpca.solvers.memory import machine_memory
 
-    refuse_idle(ctx)
+    options.refuse_idle(ctx)
     lengths = tensor_dims(*((order, dim, None) if dims is None else (None, None, dims)))
     beside = truth_path(out)
     check_place(out.parent)
     # Data with a truth beside them were generated, and can be again; anything else is somebody's.
     if out.exists() and not overwrite and not beside.exists():
         raise OutputError(f"{str(out)!r} exists and was not written by tpca generate; --overwrite replaces it.")
-    _check_room(out, lengths, samples, check_dtype(dtype).itemsize)
-    truth = SpikedTensor.random(lengths, strength, correlation, random_state) if strength else None
-    source = (
-        truth.stream(noise, random_state, dtype=dtype)
-        if truth
-        else Samples(lengths, None, noise, random_state, dtype=dtype)
-    )
-    with bars(Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task(f"writing {out.name}", total=samples)
-        write_samples(out, source, samples, truth, lambda n: progress.update(bar, completed=n))
-    if as_json:
-        told = {"path": str(out), "truth": str(beside) if truth else None, "samples": samples, "dims": list(lengths)}
-        put_json({**told, "strength": strength, "noise": noise, "dtype": dtype, "random_state": random_state})
-        return
-    total = samples * math.prod(lengths) * source.dtype.itemsize
-    put(f"{out}: {samples:,} samples of {shape(lengths)}, {amount(total)}, strength {strength:g}")
-    put(f"truth: {beside}" if truth else "nothing but noise: no truth")
-
-
-def _check_room(out: Path, lengths: tuple[int, ...], samples: int, itemsize: int) -> None:
-    """Refuse, before anything is written or drawn, what the disk or the memory cannot hold."""
-    from tpca.solvers.memory import machine_memory
-
-    entries = min(math.prod(lengths), 1e200)  # more does not fit into a float
+    entries, itemsize = min(math.prod(lengths), 1e200), check_dtype(dtype).itemsize  # more does not fit into a float
     needed, room = samples * entries * itemsize, room_at(out)
     if needed > room:
         raise OutputError(
@@ -328,6 +254,21 @@ def _check_room(out: Path, lengths: tuple[int, ...], samples: int, itemsize: int
             f"cannot draw samples of order {len(lengths)}: one takes {amount(drawn)} of memory, and this machine has "
             f"{amount(memory)}; ask for smaller samples."
         )
+    truth = SpikedTensor.random(lengths, strength, correlation, random_state) if strength else None
+    source = (
+        truth.stream(noise, random_state, dtype=dtype)
+        if truth
+        else Samples(lengths, None, noise, random_state, dtype=dtype)
+    )
+    with bars(Console(stderr=True)) as progress:
+        bar = progress.add_task(f"writing {out.name}", total=samples)
+        write_samples(out, source, samples, truth, lambda n: progress.update(bar, completed=n))
+    if as_json:
+        told = {"path": str(out), "truth": str(beside) if truth else None, "samples": samples, "dims": list(lengths)}
+        put_json({**told, "strength": strength, "noise": noise, "dtype": dtype, "random_state": random_state})
+        return
+    put(f"{out}: {samples:,} samples of {shape(lengths)}, {amount(needed)}, strength {strength:g}")
+    put(f"truth: {beside}" if truth else "nothing but noise: no truth")
 
 
 # plan -----------------------------------------------------------------------------------------------------------
@@ -345,29 +286,24 @@ def plan(
     memory_limit: Annotated[str | None, option("Memory for the fit, such as 2GB.")] = None,
     rate: Annotated[float | None, option("Samples a second that arrive.")] = None,
     workers: Annotated[int, option("Workers that share the samples.")] = 1,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Estimate samples, memory and time that a fit needs.
 
     Nothing is run: the constants were measured, by the study of memory in the repository.
     """
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
+    from rich.table import Table
 
     from tpca.planning import Problem, make_plan, tensor_dims
 
     problem = Problem(tensor_dims(order, dim, dims), strength, noise)
     made = make_plan(problem, samples=samples, memory_limit=memory_limit, rate=rate, workers=workers)
     if as_json:
-        put_json(dataclasses.asdict(made))
-    else:
-        _print_plan(Console(), made)
-
-
-def _print_plan(console: Console, made: Plan) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    problem = made.problem
+        put_json(made)
+        return
+    console = Console()
     console.print(made.recommendation, style="bold", highlight=False)
     about = [shape(problem.dims), f"strength {problem.strength:g}", f"noise {problem.noise:g}"]
     title = ", ".join([*about, f"memory {amount(made.memory_limit)}"])

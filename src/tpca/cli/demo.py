@@ -59,7 +59,18 @@ def demo(
     except TpcaError as missing:  # matplotlib is an extra; the answer does not depend on it
         drawn = f"No figure: {missing}"
     if as_json:
-        put_json({name: _numbers(truth, one.estimate) for name, one in zip(("race", "paper"), both, strict=True)})
+        names = ("strength", "n_samples", "state_bytes", "verdict")
+        put_json(
+            {
+                name: {
+                    "overlaps": truth.overlaps(one.estimate.vectors),
+                    "sample_bytes": 8 * math.prod(truth.dims),
+                    "stop_reason": one.estimate.stop_reason.name,
+                    **{field: getattr(one.estimate, field) for field in names},
+                }
+                for name, one in zip(("race", "paper"), both, strict=True)
+            }
+        )
     else:
         _print(console, truth, [one.estimate for one in both])
     console.print(drawn, soft_wrap=True, markup=False)
@@ -84,13 +95,7 @@ def _both(console: Console, truth: SpikedTensor, seed: int) -> list[Watched]:
         each = np.array([np.abs(np.tensordot(w, b, b.ndim)) for w, b in pairs])
         return np.asarray(each[:, int(np.argmax(each.min(axis=0)))])
 
-    def watched(
-        name: str,
-        total: int | None,
-        make: Callable[..., Any],
-        aligned: Callable[[dict[str, Any]], Array],
-        **options: Any,
-    ) -> Watched:
+    def watched(name: str, total: int | None, solver: Any, aligned: Callable[[dict[str, Any]], Array]) -> Watched:
         samples: list[int] = []
         alignments: list[Array] = []
         bar = progress.add_task(name, total=total)
@@ -100,17 +105,18 @@ def _both(console: Console, truth: SpikedTensor, seed: int) -> list[Watched]:
             alignments.append(aligned(record))
             progress.update(bar, completed=samples[-1])
 
-        solver = make(random_state=seed, callbacks=[watch], **options)
+        solver.callbacks = [watch]
         estimate = solver.run(truth.stream(random_state=seed + 1))
         progress.update(bar, total=estimate.n_samples, completed=estimate.n_samples)
         return Watched(estimate, samples, alignments)
 
     planned = planned_samples(truth.dims, truth.strength)["Case II"]  # the worst case, no correlation
-    with bars(console, transient=True) as progress:
-        half = 4 * math.prod(truth.dims)
+    race = RaceSolver(random_state=seed, memory_limit=4 * math.prod(truth.dims))
+    paper = PaperSolver(random_state=seed, strength=truth.strength)
+    with bars(console) as progress:
         return [
-            watched(NAMES[0], None, RaceSolver, lambda record: truth.overlaps(record["vectors"]), memory_limit=half),
-            watched(NAMES[1], planned, PaperSolver, best_start, strength=truth.strength),
+            watched(NAMES[0], None, race, lambda record: truth.overlaps(record["vectors"])),
+            watched(NAMES[1], planned, paper, best_start),
         ]
 
 
@@ -136,18 +142,6 @@ def _print(console: Console, truth: SpikedTensor, both: list[Estimate]) -> None:
         f"{both[1].n_samples / both[0].n_samples:,.0f} times fewer samples, and was given neither the strength nor the "
         "noise level."
     )
-
-
-def _numbers(truth: SpikedTensor, estimate: Estimate) -> dict[str, object]:
-    return {
-        "overlaps": [float(o) for o in truth.overlaps(estimate.vectors)],
-        "strength": estimate.strength,
-        "n_samples": estimate.n_samples,
-        "state_bytes": estimate.state_bytes,
-        "verdict": estimate.verdict,
-        "sample_bytes": 8 * math.prod(truth.dims),
-        "stop_reason": estimate.stop_reason.name,
-    }
 
 
 def _draw(truth: SpikedTensor, both: list[Watched], path: Path) -> None:

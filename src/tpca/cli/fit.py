@@ -12,35 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tpca.cli.cluster import on_cluster
-from tpca.cli.options import (
-    COLUMNS,
-    OF_ONE,
-    AsJson,
-    Cluster,
-    Data,
-    Dim,
-    Items,
-    Missing,
-    Modes,
-    Names,
-    NanPolicy,
-    Nuisance,
-    Overwrite,
-    Sample,
-    Scores,
-    Value,
-    Workers,
-    Y,
-    check_word,
-    layout,
-    number_or_word,
-    opened,
-    option,
-    read_columns,
-    refuse_idle,
-)
-from tpca.cli.output import EXIT_CODES, check_file, check_place, check_result, note, put, put_json, write_report
+from tpca.cli import options
+from tpca.cli.cluster import cluster as on_cluster
+from tpca.cli.options import either, option
+from tpca.cli.output import EXIT_CODES, check_place, check_result, note, put, put_json, write_report
 from tpca.cli.progress import FitProgress
 from tpca.errors import RunInterrupted, SolverError
 
@@ -53,10 +28,10 @@ KNOWN = ("y", "nuisance", "weights", "groups")  # of every sample, from files
 
 def fit(
     ctx: typer.Context,
-    data: Data,
+    data: options.Data,
     target: Annotated[str | None, option("mean (what all share), effect (of --y), or variance.")] = None,
-    y: Y = None,
-    nuisance: Nuisance = None,
+    y: options.Y = None,
+    nuisance: options.Nuisance = None,
     weights: Annotated[str | None, option("How much every sample counts.")] = None,
     groups: Annotated[str | None, option("Subject or session of every sample, as in --y.")] = None,
     n_components: Annotated[int, option("Components to fit.", min=1)] = 1,
@@ -64,39 +39,40 @@ def fit(
         str, option("least_squares; race: one pass in bounded memory; paper; auto: what fits into memory.")
     ] = "auto",
     confidence: Annotated[float, option("Level of intervals; 1 - confidence is the chance of a false alarm.")] = 0.95,
-    n_resamples: Annotated[str, option("Flips of the test, or auto.")] = "auto",
-    whiten: Annotated[str, option("auto: whitened statistics help the test; modes: fit whitened data; none.")] = "auto",
+    n_resamples: Annotated[str, either("Flips of the test, or auto.")] = "auto",
+    whiten: Annotated[str, either("auto: whitened statistics help the test; modes: fit whitened data; none.")] = "auto",
     dependence: Annotated[
-        str, option("auto: correlated neighbours are allowed for; none: independent samples; m: units of m.")
+        str,
+        either("auto: correlated neighbours are allowed for; none: independent samples; m: units of m."),
     ] = "auto",
     memory_limit: Annotated[str | None, option("Memory for the fit, such as 64MB.")] = None,
     max_samples: Annotated[int | None, option("Most samples to use.")] = None,
     random_state: Annotated[int, option("Seed of the test, and of random starts.")] = 0,
     tol: Annotated[float | None, option("Of --solver race: error of a vector at which to stop early.")] = None,
-    max_passes: Annotated[str | None, option("Of --solver race: most passes over the data, or auto.")] = None,
+    max_passes: Annotated[str | None, either("Of --solver race: most passes over the data, or auto.")] = None,
     strength: Annotated[float | None, option("Of --solver paper: the strength, which it must know.")] = None,
-    shrinkage: Annotated[str, option("Of views: shrinkage of the covariances, 0 to 1, or auto.")] = "auto",
-    nan_policy: NanPolicy = "raise",
-    dim: Dim = None,
-    items: Items = "auto",
+    shrinkage: Annotated[str, either("Of views: shrinkage of the covariances, 0 to 1, or auto.")] = "auto",
+    nan_policy: options.NanPolicy = "raise",
+    dim: options.Dim = None,
+    items: options.Items = "auto",
     shuffle: Annotated[bool, option("Read in random order: data that are sorted or drift.", "--shuffle")] = False,
-    sample: Sample = None,
-    modes: Modes = None,
-    value: Value = None,
-    missing: Missing = "raise",
-    labels: Names = None,
+    sample: options.Sample = None,
+    modes: options.Modes = None,
+    value: options.Value = None,
+    missing: options.Missing = "raise",
+    labels: options.Names = None,
     out: Annotated[Path | None, option("Folder for the result, and for checkpoints.")] = None,
-    overwrite: Overwrite = False,
+    overwrite: options.Overwrite = False,
     report: Annotated[Path | None, option("Write a report, one HTML file.")] = None,
-    scores: Scores = True,
+    scores: options.Scores = True,
     checkpoint: Annotated[Path | None, option("Folder for checkpoints; OUT/checkpoint by default.")] = None,
     checkpoint_every: Annotated[float, option("Seconds between checkpoints; 0: every round.")] = 60.0,
     resume: Annotated[bool, option("Go on from the last checkpoint in --out.", "--resume")] = False,
     restart: Annotated[bool, option("Throw the checkpoints away and start afresh.", "--restart")] = False,
-    workers: Workers = None,
-    cluster: Cluster = None,
+    workers: options.Workers = None,
+    cluster: options.Cluster = None,
     quiet: Annotated[bool, option("Print nothing but errors; the exit code still says.", "--quiet")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Find the pattern that samples share, or say there is none.
 
@@ -117,15 +93,15 @@ def fit(
     from tpca.solvers.build import SOLVERS
 
     ctx.params["target"] = wanted = target or ("mean" if y is None else "effect")
-    check_word("--target", wanted, ("mean", "effect", "variance"))
-    check_word("--solver", solver, ("auto", *SOLVERS))
-    refuse_idle(ctx, "views" if len(data) > 1 else "variance" if wanted == "variance" else solver)
+    options.check_word("--target", wanted, ("mean", "effect", "variance"))
+    options.check_word("--solver", solver, ("auto", *SOLVERS))
+    options.refuse_idle(ctx, "views" if len(data) > 1 else "variance" if wanted == "variance" else solver)
     if wanted == "effect" and y is None:
-        raise SolverError(f"--target effect needs --y, a number or a label for every sample; give {COLUMNS}.")
+        raise SolverError(f"--target effect needs --y, a number or a label for every sample; give {options.COLUMNS}.")
     if out is not None:
         check_place(out)
     if report is not None:
-        check_file(report, out)
+        check_place(report, file=True, made=out)
     try:
         result = (_fit_views if len(data) > 1 else _fit_samples)(ctx)
     except RunInterrupted as stop:
@@ -147,19 +123,20 @@ def _fit_samples(ctx: typer.Context) -> Result:
 
     given = ctx.params
     (path,), out, seed = given["data"], given["out"], given["random_state"]
-    reading = {**layout(given), **{name: given[name] for name in ("items", "shuffle", "nan_policy")}}
-    stream = opened(path, reading, random_state=seed)
+    reading = {name: given[name] for name in ("items", "nan_policy")}
+    stream = options.opened(path, given, shuffle=given["shuffle"], random_state=seed, **reading)
     stream.labels = _labels(given["labels"], stream.dims, stream.labels)
-    known = {name: read_columns(given[name], labels=name == "groups") for name in KNOWN}
+    known = {name: options.read_columns(given[name], labels=name == "groups") for name in KNOWN}
     if given["sample"] is None:  # a table has no axes
         check_axis(None, stream, given["dim"], **{f"--{name}": one for name, one in known.items()})
     folder = given["checkpoint"] or (None if out is None else out / "checkpoint")
     kept = None if folder is None else Checkpoints(folder, given["checkpoint_every"])
     keeping = {} if kept is None else {name: given[name] for name in ("checkpoint_every", "resume")}
     keeping |= {} if kept is None else {"checkpoint": folder}
-    progress = FitProgress(_console(), given["quiet"])
+    progress = FitProgress(given["quiet"])
     pca, settings = _estimator(given, {"random_state": seed, "callbacks": [progress], **keeping})
-    settings |= {**reading, **{name: given[name] for name in KNOWN}, "random_state": seed, "data": stream.identity}
+    settings |= {name: given[name] for name in (*options.LAYOUT, "items", "shuffle", "nan_policy", *KNOWN)}
+    settings |= {"random_state": seed, "data": stream.identity}
     if kept is not None:
         check_place(kept.folder)
         if given["restart"]:
@@ -177,7 +154,7 @@ def _fit_samples(ctx: typer.Context) -> Result:
         result.save(out)
     if kept is not None:
         kept.clear()
-    _show(given, result, lambda: (result.transform(opened(path, {**reading, "shuffle": False})), known["y"]))
+    _show(given, result, lambda: (result.transform(options.opened(path, given, **reading)), known["y"]))
     return result
 
 
@@ -188,19 +165,16 @@ def _estimator(given: dict[str, Any], more: dict[str, Any]) -> tuple[Any, dict[s
     from tpca.solvers.options import OPTIONS
 
     asked = {name: given[name] for name in OPTIONS}
-    asked |= {name: number_or_word(given[name]) for name in ("n_resamples", "whiten", "dependence")}
-    own = {name: given[name] for name in OF_ONE if given[name] is not None}
+    own = {name: given[name] for name in options.OF_ONE if given[name] is not None}
     of_fit = {"target": given["target"], "nan_policy": given["nan_policy"]}
     settings = {**asked, **own, **of_fit, "solver_asked": given["solver"]}
     if given["solver"] == "paper" and "strength" not in own:
         raise SolverError("--solver paper must know the strength: give --strength, or use --solver race.")
     if not own:
         return TensorPCA(**asked, **of_fit, solver=given["solver"]), settings
-    if "max_passes" in own:
-        own["max_passes"] = number_or_word(own["max_passes"])
     kind = SOLVERS[given["solver"]]
-    options = {name: one for name, one in asked.items() if hasattr(kind, name)}
-    return TensorPCA(**of_fit, solver=kind(**options, **own, **more)), settings
+    shared = {name: one for name, one in asked.items() if hasattr(kind, name)}
+    return TensorPCA(**of_fit, solver=kind(**shared, **own, **more)), settings
 
 
 def _fit_views(ctx: typer.Context) -> Result:
@@ -209,21 +183,15 @@ def _fit_views(ctx: typer.Context) -> Result:
     from tpca.estimators import TensorCCA
     from tpca.result import Result
 
-    given = ctx.params
-    paths, out = given["data"], given["out"]
-    try:
-        shrinkage = given["shrinkage"] if given["shrinkage"] == "auto" else float(given["shrinkage"])
-    except ValueError:
-        raise SolverError(f"--shrinkage must be a number from 0 to 1, or auto, got {given['shrinkage']!r}.") from None
-    names = ("n_components", "confidence", "memory_limit", "random_state", "nan_policy")
-    settings: dict[str, Any] = {"shrinkage": shrinkage, **{name: given[name] for name in names}}
-    progress = FitProgress(_console(), given["quiet"])
+    given, progress = ctx.params, FitProgress(ctx.params["quiet"])
+    names = ("shrinkage", "n_components", "confidence", "memory_limit", "random_state", "nan_policy")
+    settings: dict[str, Any] = {name: given[name] for name in names}
     cca = TensorCCA(**settings, callbacks=[progress])
-    stream = open_views(paths, nan_policy=given["nan_policy"])
+    stream = open_views(given["data"], nan_policy=given["nan_policy"])
     labels = _labels(given["labels"], stream.dims)
     settings["data"] = stream.identity
-    if out is not None and not given["overwrite"]:
-        check_result(out, paths, settings)
+    if given["out"] is not None and not given["overwrite"]:
+        check_result(given["out"], given["data"], settings)
     with (
         on_cluster(given["cluster"], given["workers"], stream) as source,
         progress.watching(None),
@@ -231,9 +199,9 @@ def _fit_views(ctx: typer.Context) -> Result:
     ):
         warnings.simplefilter("ignore")  # the answer says it
         cca.fit(source)
-    result = Result.of_views(cca.fit_, paths, settings, labels)
-    if out is not None:
-        result.save(out)
+    result = Result.of_views(cca.fit_, given["data"], settings, labels)
+    if given["out"] is not None:
+        result.save(given["out"])
     _show(given, result, lambda: (result.transform(stream), None))
     return result
 
@@ -259,9 +227,3 @@ def _labels(path: Path | None, dims: tuple[int, ...], own: Labels | None = None)
         return own
     given = read_labels(path, dims)
     return given if own is None else given.with_others(own)
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    return Console(stderr=True)

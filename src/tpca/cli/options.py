@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -15,7 +16,9 @@ from typer.core import TyperCommand
 from tpca.errors import OptionError, SolverError, StreamError, check_regular, reading
 
 if TYPE_CHECKING:
-    from tpca.labels import Labels
+    from tpca.result import Result
+
+LAYOUT = ("dim", "sample", "modes", "value", "missing")  # settings of a fit, by which its data are read again
 
 # Declared once --------------------------------------------------------------------------------------------------
 
@@ -25,6 +28,24 @@ def option(text: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=text, **more)
 
 
+def number_or_word(value: str | None) -> Any:
+    """``"12"``, ``"0.5"``, ``"auto"``, ``"none"`` as 12, 0.5, "auto", ``None``."""
+    for kind in (int, float):
+        with contextlib.suppress(ValueError, TypeError):
+            return kind(value)  # type: ignore[arg-type]
+    return None if value == "none" else value
+
+
+def either(text: str) -> Any:
+    """An option that is a number or a word."""
+    return option(text, callback=number_or_word)
+
+
+def split_at_commas(value: str | None) -> Any:
+    """``"gene, cell"`` as a list."""
+    return None if value is None else [one.strip() for one in value.split(",")]
+
+
 DATA = "A .npy, .npz, .mat, .zarr, .h5, .nc, .csv or .parquet file or URL (FILE::array picks one), a folder of .npy."
 COLUMNS = "a .npy file, an array in another file, as d.npz::y, or columns of a CSV file with a header, as t.csv::dose"
 
@@ -32,7 +53,9 @@ Data = Annotated[list[str], typer.Argument(help=DATA, show_default=False, metava
 Items = Annotated[str, option("What each file of a folder is: batches, samples, or auto.")]
 Dim = Annotated[str | None, option("Axis of the samples, by name or number; else the first.")]
 Sample = Annotated[str | None, option("Of a table: the column of the sample.")]
-Modes = Annotated[str | None, option("Of a table: the columns of the axes, such as gene,cell,time.")]
+Modes = Annotated[
+    str | None, option("Of a table: the columns of the axes, such as gene,cell,time.", callback=split_at_commas)
+]
 Value = Annotated[str | None, option("Of a table: the column of the value.")]
 Missing = Annotated[str, option("Of a table: cells without a row are an error (raise), zero, or nan.")]
 NanPolicy = Annotated[str, option("NaN or Inf: raise (the default), omit the sample, zero.", show_default=False)]
@@ -79,7 +102,11 @@ class Command(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Arguments, common options in the order of the table, and the others if they are asked for."""
-        shown = {_name(one): one for one in self.get_params(ctx) if one.get_help_record(ctx) is not None}
+        shown = {  # the name of ``--help`` differs between versions of Typer
+            "help" if "--help" in one.opts else str(one.name): one
+            for one in self.get_params(ctx)
+            if one.get_help_record(ctx) is not None
+        }
         arguments = [name for name, one in shown.items() if one.param_type_name == "argument"]
         usual = [name for name in COMMON.get(str(self.name), ()) if name in shown]
         rest = [name for name in shown if name not in (*arguments, *usual, "help")]
@@ -93,19 +120,7 @@ class Command(TyperCommand):
                     formatter.write_dl(records)
 
 
-def _name(parameter: Any) -> str:
-    """The name of a parameter; that of ``--help`` differs between versions of Typer."""
-    return "help" if "--help" in parameter.opts else str(parameter.name)
-
-
-VALUES = {
-    "int": "N",
-    "float": "X",
-    "path": "PATH",
-    "str": "TEXT",
-    "text": "TEXT",
-    "list": "TEXT",
-}  # as Typer calls them, or did
+VALUES = {"int": "N", "float": "X", "path": "PATH", "": "TEXT"}  # how kinds of values begin, as Typer calls them
 
 
 def _record(parameter: Any, ctx: Any) -> tuple[str, str]:
@@ -117,147 +132,84 @@ def _record(parameter: Any, ctx: Any) -> tuple[str, str]:
     spelled = re.match(r"-[\w-]+(?:[ ,/]+-[\w-]+)*", name)
     assert spelled is not None
     kind = name[spelled.end() :].strip(" <>").lower()
-    value = next((word for begin, word in VALUES.items() if kind.startswith(begin)), kind.upper())
+    value = next(word for begin, word in VALUES.items() if kind.startswith(begin)) if kind else ""
     return f"{spelled[0]} {value}".rstrip(), text
 
 
 # What applies to what -------------------------------------------------------------------------------------------
 
-
-class Rule(NamedTuple):
-    """``options`` mean nothing where ``idle`` is true of the parameters of a call; ``why`` says so, with the way out.
-
-    Among the parameters is ``kind``: of a fit, the solver, "variance" or "views"; else what was found in a folder.
-    """
-
-    options: tuple[str, ...]
-    idle: Callable[[Mapping[str, Any]], bool]
-    why: str
-
-
-LAYOUT = ("dim", "sample", "modes", "value", "missing")  # settings of a fit, by which its data are read again
 READING = ("items", *LAYOUT)
 KEEPING = ("checkpoint", "checkpoint_every", "resume", "restart")
-# Options of one solver: who has which is read from their classes.
-OF_ONE = ("tol", "max_passes", "strength")
-_OF_SAMPLES = ("target", "solver", "y", "nuisance", "weights", "groups", *READING, "shuffle", *KEEPING)
+OF_ONE = ("tol", "max_passes", "strength")  # options of one solver, which TensorPCA has not
+OF_SAMPLES = ("target", "solver", "y", "nuisance", "weights", "groups", *READING, "shuffle", *KEEPING)
+Params = Mapping[str, Any]
 
-RULES: dict[str, tuple[Rule, ...]] = {
-    "fit": (
-        Rule(_OF_SAMPLES, lambda p: p["kind"] == "views", "is for samples, and several DATA are views; leave it out"),
-        Rule(("shrinkage",), lambda p: p["kind"] != "views", "is for views, two or more DATA; leave it out"),
-        Rule(
-            ("y", "nuisance"),
-            lambda p: p["target"] not in ("effect", None),
-            "is for --target effect; give that, or leave it out",
-        ),
-        Rule(("nuisance",), lambda p: p["y"] is None, "is taken out of the effect of --y; give that, or leave it out"),
-        Rule(
-            ("solver",), lambda p: p["kind"] == "variance", "means nothing to --target variance, which has one solver"
-        ),
-        Rule(("weights", "groups"), lambda p: p["kind"] == "variance", "is not for --target variance; leave it out"),
-        Rule(
+# Options of a command that mean nothing where something is true of the parameters of a call, and why, with the way out.
+# Among the parameters is ``kind``: of a fit, the solver, "variance" or "views"; else what was found in a folder.
+RULES: dict[str, list[tuple[tuple[str, ...], Callable[[Params], bool], str]]] = {
+    "fit": [
+        (OF_SAMPLES, lambda p: p["kind"] == "views", "is for samples, and several DATA are views; leave it out"),
+        (("shrinkage",), lambda p: p["kind"] != "views", "is for views, two or more DATA; leave it out"),
+        (("y", "nuisance"), lambda p: p["target"] != "effect", "is for --target effect; give that, or leave it out"),
+        (("nuisance",), lambda p: p["y"] is None, "is taken out of the effect of --y; give that, or leave it out"),
+        (("solver", "weights", "groups"), lambda p: p["kind"] == "variance", "is not for --target variance; drop it"),
+        (
             ("nuisance", "weights", "groups"),
             lambda p: p["kind"] in ("race", "paper"),
             "needs --solver least_squares; give that, or leave it out",
         ),
-        Rule(("y",), lambda p: p["kind"] == "paper", "is nothing that --solver paper knows; choose another, or none"),
-        Rule(
+        (("y",), lambda p: p["kind"] == "paper", "is nothing that --solver paper knows; choose another, or none"),
+        (
             KEEPING[1:],
             lambda p: p["out"] is None and p["checkpoint"] is None,
             "is about checkpoints, which are in the folder --out; give that, or leave it out",
         ),
-        Rule(("overwrite",), lambda p: p["out"] is None, "is about the folder --out; give that, or leave it out"),
-        Rule(("resume",), lambda p: p["restart"], "needs what --restart throws away; leave one of them out"),
-        Rule(("scores",), lambda p: p["report"] is None, "is for the report; give --report FILE, or leave it out"),
-        Rule(("as_json",), lambda p: p["quiet"], "prints, and --quiet prints nothing; leave one of them out"),
-    ),
-    "report": (Rule(("data",), lambda p: not p["scores"], "is read for scores, and --no-scores draws none; choose"),),
-    "score": (
-        Rule(("y", "nuisance"), lambda p: p["kind"] != "effect", "is for a fit with --target effect; leave it out"),
-        Rule(("truth", *READING), lambda p: p["kind"] == "views", "is for samples, not for views; leave it out"),
-    ),
-    "info": (Rule(READING, lambda p: p["kind"] == "result", "is for data, not for a result; leave it out"),),
-    "generate": (
-        Rule(("order", "dim"), lambda p: p["dims"] is not None, "says what --dims says already; leave one of them out"),
-        Rule(("correlation",), lambda p: p["strength"] == 0, "is for a signal, and --strength 0 plants none; choose"),
-    ),
+        (("overwrite",), lambda p: p["out"] is None, "is about the folder --out; give that, or leave it out"),
+        (("resume",), lambda p: p["restart"], "needs what --restart throws away; leave one of them out"),
+        (("scores",), lambda p: p["report"] is None, "is for the report; give --report FILE, or leave it out"),
+        (("as_json",), lambda p: p["quiet"], "prints, and --quiet prints nothing; leave one of them out"),
+        (("tol", "max_passes"), lambda p: p["kind"] != "race", "is for --solver race; give that, or leave it out"),
+        (("strength",), lambda p: p["kind"] != "paper", "is for --solver paper; give that, or leave it out"),
+    ],
+    "report": [(("data",), lambda p: not p["scores"], "is read for scores, and --no-scores draws none; choose")],
+    "score": [
+        (("y", "nuisance"), lambda p: p["kind"] != "effect", "is for a fit with --target effect; leave it out"),
+        (("truth", *READING), lambda p: p["kind"] == "views", "is for samples, not for views; leave it out"),
+    ],
+    "info": [(READING, lambda p: p["kind"] == "result", "is for data, not for a result; leave it out")],
+    "generate": [
+        (("order", "dim"), lambda p: p["dims"] is not None, "says what --dims says already; leave one of them out"),
+        (("correlation",), lambda p: p["strength"] == 0, "is for a signal, and --strength 0 plants none; choose"),
+    ],
 }
 
 
 def refuse_idle(ctx: typer.Context, kind: str = "") -> None:
     """Refuse, by name, what the user gave and this call has no use for."""
-    command, given, params = str(ctx.command.name), given_in(ctx), {**ctx.params, "kind": kind}
-    for rule in RULES[command]:
-        for name in rule.options:
-            if name in given and rule.idle(params):
-                raise OptionError(f"{given[name]} {rule.why}.")
-    if command == "fit":
-        from tpca.solvers.options import OPTIONS
-
-        for name in (*OPTIONS, *OF_ONE):
-            if name in given and name not in _options_of(kind):
-                raise OptionError(f"{given[name]} {_home_of(name, kind)}.")
-
-
-def given_in(ctx: typer.Context) -> dict[str, str]:
-    """Parameters that the user gave, and how that is spelled."""
-    found = {}
+    given, params = {}, {**ctx.params, "kind": kind}
     for parameter in ctx.command.params:
-        source = ctx.get_parameter_source(str(parameter.name))
+        name, source = str(parameter.name), ctx.get_parameter_source(str(parameter.name))
         if source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP"):
-            negated = parameter.secondary_opts and not ctx.params[str(parameter.name)]
-            found[str(parameter.name)] = (parameter.secondary_opts if negated else parameter.opts)[0]
-    return found
-
-
-def _options_of(kind: str) -> set[str]:
-    """Options of a kind of fit; of ``auto``, those of least squares, which it tries first."""
+            negated = parameter.secondary_opts and not ctx.params[name]
+            given[name] = (parameter.secondary_opts if negated else parameter.opts)[0]
+    for options, idle, why in RULES[str(ctx.command.name)]:
+        for name in options:
+            if name in given and idle(params):
+                raise OptionError(f"{given[name]} {why}.")
+    if ctx.command.name != "fit":
+        return
     from tpca.solvers.build import SOLVERS
+    from tpca.solvers.options import OPTIONS
     from tpca.solvers.variation import Variation
 
-    if kind == "views":
-        return {"n_components", "confidence", "memory_limit"}
-    solver = Variation if kind == "variance" else SOLVERS["least_squares" if kind == "auto" else kind]
-    return {field.name for field in dataclasses.fields(solver)}
-
-
-def _home_of(name: str, kind: str) -> str:
-    """What an option is for that means nothing here."""
-    if name in OF_ONE:
-        return f"is for --solver {'paper' if name == 'strength' else 'race'}; give that, or leave it out"
-    asked = {"views": "views", "variance": "--target variance"}.get(kind, f"--solver {kind}")
-    return f"means nothing to {asked}; leave it out"
-
-
-# What their values mean -----------------------------------------------------------------------------------------
-
-
-def layout(params: Mapping[str, Any]) -> dict[str, Any]:
-    """How data are laid out, from the options of a command."""
-    given = {name: params[name] for name in LAYOUT}
-    return given | {"modes": None if given["modes"] is None else [one.strip() for one in given["modes"].split(",")]}
-
-
-def layout_as_fitted(given: Mapping[str, Any], settings: Mapping[str, Any], labels: Labels) -> dict[str, Any]:
-    """The same for data like those of a fit: what was not given is as it was there, with the levels it found."""
-    asked = layout({"missing": "raise", **dict.fromkeys(LAYOUT[:-1]), **given})
-    asked = {name: settings.get(name, one) if one in (None, "raise") else one for name, one in asked.items()}
-    if isinstance(asked["modes"], list) and len(asked["modes"]) == len(labels.axes):
-        asked["modes"] = {axis.name: axis.coords for axis in labels.axes}
-    return asked
-
-
-def opened(path: str, how: Mapping[str, Any], **more: Any) -> Any:
-    """A stream over a file that is laid out like this."""
-    from tpca.data import open_stream
-
-    return open_stream(path, **{("sample_dim" if name == "dim" else name): one for name, one in how.items()}, **more)
-
-
-def number_or_word(text: str) -> int | str | None:
-    """``"12"``, ``"auto"``, ``"none"`` as 12, "auto", ``None``."""
-    return int(text) if text.isdecimal() else None if text == "none" else text
+    known, asked = {"n_components", "confidence", "memory_limit"}, "views"
+    if kind != "views":  # of ``auto``, those of least squares, which it tries first
+        solver = Variation if kind == "variance" else SOLVERS["least_squares" if kind == "auto" else kind]
+        known = {field.name for field in dataclasses.fields(solver)}
+        asked = "--target variance" if kind == "variance" else f"--solver {kind}"
+    for name in OPTIONS:
+        if name in given and name not in known:
+            raise OptionError(f"{given[name]} means nothing to {asked}; leave it out.")
 
 
 def check_word(name: str, given: str, known: tuple[str, ...]) -> None:
@@ -266,19 +218,66 @@ def check_word(name: str, given: str, known: tuple[str, ...]) -> None:
         raise SolverError(f"{name} must be {', '.join(known[:-1])} or {known[-1]}, got {given!r}.")
 
 
+# Data and columns -----------------------------------------------------------------------------------------------
+
+
+def opened(path: str, params: Params, **more: Any) -> Any:
+    """A stream over a file that is laid out as some options say."""
+    from tpca.data import open_stream
+
+    how = {("sample_dim" if name == "dim" else name): params[name] for name in LAYOUT}
+    return open_stream(path, **how, **more)
+
+
+def opened_as_fitted(result: Result, data: list[str], given: Params) -> Any:
+    """Data like those of a fit: what is not ``given`` is as it was there, with the levels that it found."""
+    from tpca.data.rows import open_views
+
+    settings, axes = result.settings, result.labels.axes
+    usual = {"nan_policy": "raise", "items": "auto", "missing": "raise", **dict.fromkeys(LAYOUT[:-1])}
+    how: dict[str, Any] = {
+        name: one if (one := given.get(name)) not in (None, default) else settings.get(name, default)
+        for name, default in usual.items()
+    }
+    if result.kind == "views":
+        return open_views(data, nan_policy=how["nan_policy"])
+    if isinstance(how["modes"], list) and len(how["modes"]) == len(axes):
+        how["modes"] = {axis.name: axis.coords for axis in axes}
+    return opened(data[0], how, items=how["items"], nan_policy=how["nan_policy"])
+
+
 ARRAYS = (".npz", ".mat", ".zarr", ".h5", ".hdf5", ".nc")  # files of several arrays
+
+
+@dataclasses.dataclass
+class Columns:
+    """Values of columns, which keep their names."""
+
+    values: Any
+    columns: list[str]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        import numpy as np
+
+        return np.asarray(self.values, dtype)
 
 
 def read_columns(place: str | None, labels: bool = False) -> Any:
     """What is known of every sample: an array, or columns of a table, as numbers if they are, and no ``labels``."""
     import numpy as np
 
+    from tpca.data.open import stored_at
+
     if place is None:
         return None
     path, _, names = place.partition("::")
     with reading(f"cannot read {path!r}", f"give {COLUMNS}"):
         if path.endswith(ARRAYS):
-            return _array_in(place)
+            if not names:
+                raise StreamError(f"{place!r} may hold several arrays; say which: {place}::y.")
+            found = stored_at(place, "auto", None).read((slice(None),))
+            found = found.astype(str) if found.dtype.kind == "S" else found  # HDF5 has text in bytes
+            return Columns(found, [names.rpartition("/")[2]])
         check_regular(path)
         if path.endswith(".npy"):
             if names:
@@ -292,11 +291,10 @@ def read_columns(place: str | None, labels: bool = False) -> Any:
     if len(wanted) != 1 and not names:
         raise StreamError(f"{path!r} has {len(header)} columns, {', '.join(header)}; say which: {path}::{header[0]}.")
     cells = np.array([[row[header.index(name)] for name in wanted] for row in rows])
-    columns = cells[:, 0] if len(wanted) == 1 else cells
-    try:
-        return columns if labels else columns.astype(np.float64)
-    except ValueError:
-        return columns
+    cells = cells[:, 0] if len(wanted) == 1 else cells
+    with contextlib.suppress(ValueError):
+        cells = cells if labels else cells.astype(np.float64)
+    return Columns(cells, wanted)
 
 
 def _table(path: str) -> tuple[list[str], list[list[str]]]:
@@ -312,13 +310,3 @@ def _table(path: str) -> tuple[list[str], list[list[str]]]:
                 )
             rows += [row] if row else []
     return header, rows
-
-
-def _array_in(place: str) -> Any:
-    """An array in a file of several, which must be named."""
-    from tpca.data.open import stored_at
-
-    if "::" not in place:
-        raise StreamError(f"{place!r} may hold several arrays; say which: {place}::y.")
-    found = stored_at(place, "auto", None).read((slice(None),))
-    return found.astype(str) if found.dtype.kind == "S" else found  # HDF5 has text in bytes

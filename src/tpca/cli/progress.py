@@ -18,21 +18,23 @@ FIRST, MOST = 10.0, 60.0  # seconds between two lines of a log, with news and wi
 PHASES = {"sums": "reading", "residuals": "errors", "done": "testing"}  # of least squares
 
 
-def bars(console: Console, transient: bool = False, known: bool = False) -> Bars:
+def bars(console: Console, known: bool = False) -> Bars:
     """Bars for whatever is counted, one a task, maybe with what is ``known`` beside it; nothing without a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = [TextColumn("{task.description:10}"), BarColumn(bar_width=20), MofNCompleteColumn()]
     columns += [TextColumn("{task.fields[known]}")] if known else []
     shown = (*columns, TimeRemainingColumn(compact=True))
-    return Progress(*shown, console=console, disable=not console.is_terminal, transient=transient)
+    return Progress(*shown, console=console, disable=not console.is_terminal, transient=True)
 
 
 class FitProgress:
     """The callback of a fit, which shows what is known after every round."""
 
-    def __init__(self, console: Console, quiet: bool, clock: Callable[[], float] = time.monotonic) -> None:
-        self._console, self._quiet, self._clock = console, quiet, clock
+    def __init__(self, quiet: bool, console: Any = None, clock: Callable[[], float] = time.monotonic) -> None:
+        from rich.console import Console
+
+        self._console, self._quiet, self._clock = console or Console(stderr=True), quiet, clock
         self._bars: Bars | None = None
         self._total: int | None = None
         self._last = self._began = clock()
@@ -47,7 +49,7 @@ class FitProgress:
         if self._quiet or not self._console.is_terminal:
             yield
             return
-        with bars(self._console, transient=True, known=True) as self._bars:
+        with bars(self._console, known=True) as self._bars:
             self._task = self._bars.add_task("reading", total=total, known="")
             yield
         self._bars = None

@@ -118,7 +118,15 @@ def is_engine(source: Any) -> TypeGuard[Engine]:
 
 def open_engine(source: Any) -> Engine:
     """``source`` itself if it is an engine, else a local engine over it as a stream."""
-    return source if is_engine(source) else LocalEngine(source)
+    engine = source if is_engine(source) else LocalEngine(source)
+    refuse_rows(getattr(engine, "stream", None))
+    return engine
+
+
+def refuse_rows(stream: Any) -> None:
+    """What solvers of samples cannot read."""
+    if (kind := getattr(stream, "kind", "")) in ("views", "rows"):
+        raise SampleError(f"{kind} are no samples of a tensor: TensorCCA fits views, MomentPCA a table.")
 
 
 def opened(X: Any, dims: tuple[int, ...] | None, **options: Any) -> Stream | Engine:
@@ -127,8 +135,7 @@ def opened(X: Any, dims: tuple[int, ...] | None, **options: Any) -> Stream | Eng
         check_opened(X.stream if isinstance(X, StreamEngine) else Stream(), **options)
         return X
     stream = open_known(X, dims, **options)
-    if stream.kind in ("views", "rows"):
-        raise SampleError(f"{stream.kind} are no samples of a tensor: TensorCCA fits views, MomentPCA a table.")
+    refuse_rows(stream)
     client = active_client() if stream.kind == "dask" and stream.readable_elsewhere else None
     return stream if client is None else DaskEngine(client, stream)
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,49 +43,50 @@ Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure of a page: what it is about, what it shows in words, a note, and its numbers as a table."""
+    """What it is about, what it shows in words, a note, its numbers as a table, and how to draw it into a figure."""
 
     title: str
-    figure: Any
     alt: str
     note: str
     table: Table
+    draw: Callable[[Any], None]
+    height: float = PICTURE[1]
 
+    @property
+    def figure(self) -> Any:
+        """A figure of its own, for a page."""
+        pyplot()  # says what is missing
+        from matplotlib.figure import Figure
 
-# One figure -----------------------------------------------------------------------------------------------------------
+        figure = Figure(figsize=(PICTURE[0], self.height), layout="constrained")
+        self.draw(figure)
+        return figure
 
 
 def overview(result: Result, scores: Any = None, y: Any = None, pair: Sequence[str | int] | None = None) -> Any:
     """A matplotlib figure: axes of every component, a map of two of them, scores; and how many components there are."""
     plt = pyplot()
-    each, chosen = scores_of(result, scores, y), pair_of(result, pair)
-    rows = min(len(result.components), DRAWN)
-    panels = len(result.dims) + (chosen is not None) + (each is not None)
-    last = _has_evidence(result) and len(result.components) > 1
-    columns = math.ceil(panels / math.ceil(panels / WIDE))
-    columns = max(columns, 2) if last else columns
+    each = scores_of(result, scores, y)
+    rows = [component_pictures(result, c, each, pair, FEW) for c in range(min(len(result.components), DRAWN))]
+    last = evidence_picture(result, upright=False)
+    panels, ends = len(rows[0]), int(last is not None)
+    columns = max(math.ceil(panels / math.ceil(panels / WIDE)), 1 + ends)
     lines = math.ceil(panels / columns)
     verdict = textwrap.fill(headline(result), 36 * columns)
-    height = PANEL[1] * (lines * rows + last) + 0.3 + 0.2 * len(verdict.splitlines())
+    height = PANEL[1] * (lines * len(rows) + ends) + 0.3 + 0.2 * len(verdict.splitlines())
     with plt.rc_context(figure_settings()):
         figure = plt.figure(figsize=(PANEL[0] * columns, height), layout="constrained")
-        grid = figure.add_gridspec(lines * rows + last, columns)
+        grid = figure.add_gridspec(lines * len(rows) + ends, columns)
         figure.suptitle(verdict, x=0.01, ha="left", size=11, weight="bold")
-        for c in range(rows):
-            # a subfigure for each panel: long names of one take no room from those above and below
-            places = (figure.add_subfigure(grid[lines * c + i // columns, i % columns]) for i in range(panels))
-            for mode in range(len(result.dims)):
-                axes = next(places).subplots()
-                _draw_axis(axes, result, c, mode, FEW)
-                if mode == 0:
-                    title = textwrap.fill(title_of(result, c), 38)
-                    axes.set_title(title, loc="left", size=10)
-            if chosen is not None:
-                _draw_map(next(places).subplots(), result, c, chosen)
-            if each is not None:
-                _draw_scores(next(places).subplots(), result, c, each)
-        if last:
-            _draw_evidence(figure.add_subfigure(grid[-1, :]), result)
+        for c, pictures in enumerate(rows):
+            for i, picture in enumerate(pictures):
+                # a subfigure for each panel: long names of one take no room from those above and below
+                place = figure.add_subfigure(grid[lines * c + i // columns, i % columns])
+                picture.draw(place)
+                if i == 0:
+                    place.axes[0].set_title(textwrap.fill(title_of(result, c), 38), loc="left", size=10)
+        if last is not None:
+            last.draw(figure.add_subfigure(grid[-1, :]))
     return figure
 
 
@@ -93,93 +95,26 @@ def figure_settings() -> dict[str, Any]:
     return settings() | {"text.parse_math": False, "svg.fonttype": "none", "font.family": "sans-serif"}
 
 
-# Pictures of a page ---------------------------------------------------------------------------------------------------
+def component_pictures(
+    result: Result, c: int, each: Scores | None, pair: Sequence[str | int] | None = None, most: int = BARS
+) -> list[Picture]:
+    """All that is drawn of one component; an axis of names has so many bars at ``most``."""
+    pictures = [_axis_picture(result, c, mode, most) for mode in range(len(result.dims))]
+    chosen = pair_of(result, pair)
+    pictures += [] if chosen is None else [_map_picture(result, c, chosen)]
+    return pictures + ([] if each is None else [_scores_picture(result, c, each)])
 
 
-def component_pictures(result: Result, c: int, each: Scores | None) -> Iterator[Picture]:
-    """All that is drawn of one component."""
-    of = title_of(result, c)
-    what = {"samples": "entry", "views": "loading", "table": "entry"}[result.kind]
-    for mode, name in enumerate(result.labels.modes):
-        vector, errors = result.shown[mode][c], result.errors[mode][c]
-        bars = _by_name(result, mode)
-        figure, axes = _blank(max(2.0, 0.9 + 0.21 * min(len(vector), BARS)) if bars else PICTURE[1])
-        _draw_axis(axes, result, c, mode)
-        known = bool(np.isfinite(errors).any())
-        note = _axis_note(result, vector, mode, known)
-        yield Picture(name, figure, f"{of}, {name}: {what} of each.", note, _entries_table(result, c, mode, known))
-    chosen = pair_of(result, None)
-    if chosen is not None:
-        yield _map_picture(result, c, chosen)
-    if each is not None:
-        figure, axes = _blank()
-        note = _draw_scores(axes, result, c, each)
-        yield Picture("Scores", figure, f"Scores of {len(each.values)} samples on {of}.", note, _scores_table(c, each))
-
-
-def where_picture(result: Result, question: int) -> Picture | None:
-    """The p-value of every entry of one question as a map, at the largest entries of the other axes."""
-    entries, pair = _entries(result, question), pair_of(result, None)
-    if entries is None or pair is None or not np.isfinite(entries).any():
-        return None
-    figure, axes = _blank()
-    c = _first_of(result, question)
-    at, told = _peak(result, c, pair)
-    cells = _at(entries, at, pair)
-    with np.errstate(divide="ignore"):
-        levels = -np.log10(np.where(np.isfinite(cells), cells, 1.0))
-    top = max(2.0, float(levels.max()))
-    drawn = _draw_cells(axes, result, levels, pair, _outlined(result, cells), cmap="Blues", vmin=0.0, vmax=top)
-    figure.colorbar(drawn, ax=axes, label="−log₁₀ p")
-    level = 1 - result.confidence
-    few = int(np.sum(entries <= level))
-    note = f"Family-wise p of every entry{told}. " + (
-        f"{count(few, 'entry is', 'entries are')} significant at {percent(level)}, over all axes; outlined on this map."
-        if few
-        else f"No single entry is significant at {percent(level)}."
-    )
-    order = np.argsort(np.where(np.isfinite(entries), entries, 2.0), axis=None, kind="stable")[:ROWS]
-    places = np.stack(np.unravel_index(order, entries.shape), axis=1)
-    rows = [
-        (*(result.labels.entry(m, int(i)) for m, i in enumerate(place)), number(float(entries[tuple(place)]), 2))
+def _rows(result: Result, modes: Sequence[int], order: Any, *columns: tuple[Array, int]) -> list[list[str]]:
+    """Lines of a table: entries in an ``order``, by their names along some axes, with numbers of so many digits."""
+    places = np.stack(np.unravel_index(order[:ROWS], columns[0][0].shape), axis=1)
+    return [
+        [
+            *(result.labels.entry(m, int(i)) for m, i in zip(modes, place, strict=True)),
+            *(number(float(values[tuple(place)]), digits) for values, digits in columns),
+        ]
         for place in places
     ]
-    effect = effect_of(result.components[c])
-    title = f"p of every entry{f', {effect}' if effect else ''}"
-    return Picture(title, figure, f"Map of p-values; {few} significant.", note, ((*result.labels.modes, "p"), rows))
-
-
-def evidence_picture(result: Result) -> Picture | None:
-    """How many components: evidence of each, share of the variance, agreement of halves; of views, correlations."""
-    if not _has_evidence(result):
-        return None
-    figure, axes = _blank()
-    axes.remove()
-    note = _draw_evidence(figure, result, upright=True)
-    figure.set_size_inches(PICTURE[0], 0.5 + 1.8 * len(figure.axes))
-    heading = ["component", "strength", "p", "significant", "halves agree"]
-    rows = [
-        [
-            title_of(result, c),
-            strength_of(result, c),
-            number(own.p_value, 2),
-            "yes" if own.significant else "no",
-            number(own.half_agreement, 2),
-        ]
-        for c, own in enumerate(result.components)
-    ]
-    if result.kind == "views":
-        heading, rows = heading[:-1], [row[:-1] for row in rows]
-    alt = f"{about(result)}: evidence of each component."
-    return Picture("How many components", figure, alt, note, (heading, rows))
-
-
-def _blank(height: float = PICTURE[1]) -> tuple[Any, Any]:
-    pyplot()  # says what is missing
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(PICTURE[0], height), layout="constrained")
-    return figure, figure.add_subplot()
 
 
 # An axis --------------------------------------------------------------------------------------------------------------
@@ -191,8 +126,34 @@ def _by_name(result: Result, mode: int) -> bool:
     return axis.coords is not None and not axis.ordered
 
 
-def _draw_axis(axes: Any, result: Result, c: int, mode: int, most: int = BARS) -> None:
-    vector, errors = result.shown[mode][c], result.errors[mode][c]
+def _axis_picture(result: Result, c: int, mode: int, most: int) -> Picture:
+    vector, errors, name = result.shown[mode][c], result.errors[mode][c], result.labels.modes[mode]
+    known, named, d = bool(np.isfinite(errors).any()), _by_name(result, mode), len(vector)
+    order = np.argsort(-np.abs(vector), kind="stable")
+    note = f"Largest: {number(float(vector[order[0]]))} at {printable(result.labels.entry(mode, int(order[0])))}."
+    if named:
+        note += f" The {BARS} largest of {d:,} are drawn." if d > BARS else ""
+        note += " Whiskers are two standard errors." if known else ""
+    elif d > LINE:
+        note += f" {d:,} entries: the band goes from the least to the largest of neighbours."
+    elif known:
+        note += " The band is two standard errors to either side."
+    numbers = [(vector, 4), *([(errors, 2)] if known else [])]
+    return Picture(
+        name,
+        f"{title_of(result, c)}, {name}: {'loading' if result.kind == 'views' else 'entry'} of each.",
+        note,
+        (
+            [name, "value", *(["standard error"] if known else [])],
+            _rows(result, [mode], order if named else np.sort(order[:ROWS]), *numbers),
+        ),
+        partial(_draw_axis, result=result, c=c, mode=mode, most=most),
+        max(2.0, 0.9 + 0.21 * min(d, BARS)) if named else PICTURE[1],
+    )
+
+
+def _draw_axis(figure: Any, result: Result, c: int, mode: int, most: int) -> None:
+    axes, vector, errors = figure.subplots(), result.shown[mode][c], result.errors[mode][c]
     width = 2 * np.where(np.isfinite(errors), errors, 0.0)
     colour, name = COLOURS[c % len(COLOURS)], cut(result.labels.modes[mode], 2 * LONG)
     value = {"samples": "entry", "views": "loading", "table": "direction"}[result.kind]
@@ -231,42 +192,10 @@ def _draw_axis(axes: Any, result: Result, c: int, mode: int, most: int = BARS) -
     axes.set(xlabel=name, ylabel=value)
 
 
-def _axis_note(result: Result, vector: Array, mode: int, known: bool) -> str:
-    top = int(np.argmax(np.abs(vector)))
-    largest = f"Largest: {number(float(vector[top]))} at {printable(result.labels.entry(mode, top))}."
-    if _by_name(result, mode):
-        more = f" The {BARS} largest of {len(vector):,} are drawn." if len(vector) > BARS else ""
-        return largest + more + (" Whiskers are two standard errors." if known else "")
-    if len(vector) > LINE:
-        return f"{largest} {len(vector):,} entries: the band goes from the least to the largest of neighbours."
-    return largest + (" The band is two standard errors to either side." if known else "")
-
-
-def _entries_table(result: Result, c: int, mode: int, known: bool) -> Table:
-    vector, errors = result.shown[mode][c], result.errors[mode][c]
-    order = np.argsort(-np.abs(vector), kind="stable")[:ROWS]
-    if not _by_name(result, mode):
-        order = np.sort(order)
-    heading = [result.labels.modes[mode], "value", *(["standard error"] if known else [])]
-    rows = [
-        [
-            result.labels.entry(mode, int(i)),
-            number(float(vector[i]), 4),
-            *([number(float(errors[i]), 2)] if known else []),
-        ]
-        for i in order
-    ]
-    return heading, rows
-
-
 def cut(name: str, most: int = LONG) -> str:
     """A name as an axis has room for it: what differs is at an end."""
     name = printable(name)
     return name if len(name) <= most else f"{name[: most // 2]}…{name[1 - most // 2 :]}"
-
-
-def _shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 # Maps -----------------------------------------------------------------------------------------------------------------
@@ -299,57 +228,99 @@ def _at(values: Array, at: dict[int, int], pair: tuple[int, int]) -> Array:
     return cells if pair[0] < pair[1] else cells.T
 
 
-def _entries(result: Result, question: int) -> Array | None:
-    """P of every entry of one question."""
-    entries = result.entry_p_values
-    if entries is None or result.kind != "samples":
-        return None
-    return np.asarray(entries[question] if entries.ndim > len(result.dims) else entries)
-
-
 def question_of(result: Result, c: int) -> int:
     """Which covariate a component is of."""
     return list(dict.fromkeys(one.effect for one in result.components)).index(result.components[c].effect)
 
 
-def _first_of(result: Result, question: int) -> int:
-    return next(c for c in range(len(result.components)) if question_of(result, c) == question)
+def _entry_p(result: Result, c: int) -> Array | None:
+    """P of every entry, which is of the whole estimate, and so shown with the first component of its question only."""
+    entries, question = result.entry_p_values, question_of(result, c)
+    if entries is None or result.kind != "samples" or any(question_of(result, b) == question for b in range(c)):
+        return None
+    return np.asarray(entries[question] if entries.ndim > len(result.dims) else entries)
 
 
 def pattern_cells(result: Result, c: int, pair: tuple[int, int]) -> tuple[Array, Array | None, str]:
-    """A component over two axes in the units of the samples, p of these entries, and where the others are.
-
-    p is that of the whole estimate, and so shown with its first component only.
-    """
+    """A component over two axes in the units of the samples, p of these entries, and where the others are."""
     at, told = _peak(result, c, pair)
     vectors = [v[c] for v in result.vectors]
     scale = result.components[c].strength * math.prod(float(vectors[m][place]) for m, place in at.items())
     cells = (0.0 if math.isnan(scale) else scale) * np.multiply.outer(vectors[pair[0]], vectors[pair[1]])
-    question = question_of(result, c)
-    entries = _entries(result, question) if c == _first_of(result, question) else None  # p are of the whole estimate
+    entries = _entry_p(result, c)
     return cells, None if entries is None else _at(entries, at, pair), told
 
 
-def _outlined(result: Result, p: Array | None) -> Array | None:
-    return None if p is None else np.asarray(p <= 1 - result.confidence)
-
-
-def _draw_map(axes: Any, result: Result, c: int, pair: tuple[int, int]) -> None:
+def _map_picture(result: Result, c: int, pair: tuple[int, int]) -> Picture:
     cells, p, told = pattern_cells(result, c, pair)
+    effect, names = effect_of(result.components[c]), [result.labels.modes[m] for m in pair]
+    what = f"The {effect}" if effect else "What the component adds to a sample"
+    what = "What one standard deviation of its amplitude adds to a sample" if result.target == "variance" else what
+    mask = None if p is None else p <= 1 - result.confidence
+    outlined = 0 if mask is None else int(mask.sum())
+    lines = f" Outlined: {count(outlined, 'entry', 'entries')} with p ≤ {number(1 - result.confidence)}."
+    numbers = [(cells, 4), *([] if p is None else [(p, 2)])]
     reach = float(np.abs(cells).max()) or 1.0
-    mask = _outlined(result, p)
-    drawn = _draw_cells(axes, result, cells, pair, mask, cmap="RdBu_r", vmin=-reach, vmax=reach)
-    hatched = "hatched: not significant" if mask is not None and mask.any() else ""
-    axes.set_title(_shortened(" ".join(filter(None, (told.strip(), hatched))), 60), size=9, loc="left")
-    axes.figure.colorbar(drawn, ax=axes, label="units of the samples")
+    heading = " ".join(filter(None, (told.strip(), "hatched: not significant" if outlined else "")))
+    look = {"cmap": "RdBu_r", "vmin": -reach, "vmax": reach}
+    return Picture(
+        f"{names[0]} × {names[1]}",
+        f"Map of {title_of(result, c)} over {names[0]} and {names[1]}.",
+        f"{what}{told}, in the units of the data.{lines if outlined else ''}",
+        (
+            [*names, "value", *([] if p is None else ["p"])],
+            _rows(result, pair, np.argsort(-np.abs(cells), axis=None, kind="stable"), *numbers),
+        ),
+        partial(
+            _draw_cells, result=result, cells=cells, pair=pair, mask=mask, bar="units of the samples",
+            heading=heading if len(heading) <= 60 else f"{heading[:59]}…", look=look,
+        ),
+    )  # fmt: skip
 
 
-def _draw_cells(axes: Any, result: Result, cells: Array, pair: tuple[int, int], mask: Array | None, **look: Any) -> Any:
+def where_picture(result: Result, c: int) -> Picture | None:
+    """The p-value of every entry as a map, at the largest entries of the other axes."""
+    entries, pair = _entry_p(result, c), pair_of(result, None)
+    if entries is None or pair is None or not np.isfinite(entries).any():
+        return None
+    at, told = _peak(result, c, pair)
+    cells = _at(entries, at, pair)
+    with np.errstate(divide="ignore"):
+        levels = -np.log10(np.where(np.isfinite(cells), cells, 1.0))
+    level, effect = 1 - result.confidence, effect_of(result.components[c])
+    few = int(np.sum(entries <= level))
+    order = np.argsort(np.where(np.isfinite(entries), entries, 2.0), axis=None, kind="stable")
+    look = {"cmap": "Blues", "vmin": 0.0, "vmax": max(2.0, float(levels.max()))}
+    return Picture(
+        f"p of every entry{f', {effect}' if effect else ''}",
+        f"Map of p-values; {few} significant.",
+        f"Family-wise p of every entry{told}. "
+        + (
+            f"{count(few, 'entry is', 'entries are')} significant at {percent(level)}, over all axes; outlined on this "
+            "map."
+            if few
+            else f"No single entry is significant at {percent(level)}."
+        ),
+        ((*result.labels.modes, "p"), _rows(result, range(entries.ndim), order, (entries, 2))),
+        partial(_draw_cells, result=result, cells=levels, pair=pair, mask=cells <= level, bar="−log₁₀ p", look=look),
+    )
+
+
+def _draw_cells(
+    figure: Any,
+    result: Result,
+    cells: Array,
+    pair: tuple[int, int],
+    mask: Any,
+    bar: str,
+    look: dict[str, Any],
+    heading: str = "",
+) -> None:
     """Cells by their number, with the names of some; those of ``mask`` outlined, the others hatched."""
+    axes = figure.subplots()
     kept = [_kept(result, m, cells.max(axis=1 - i), cells.min(axis=1 - i)) for i, m in enumerate(pair)]
-    shown = cells[np.ix_(*kept)]
     above = not result.labels.axes[pair[0]].ordered  # names, and rows of an image, are read from above
-    origin = "upper" if above else "lower"
+    shown, origin = cells[np.ix_(*kept)], "upper" if above else "lower"
     drawn = axes.imshow(shown, aspect="auto", interpolation="nearest", origin=origin, **look)
     axes.grid(visible=False)
     for axis, m, places, tilted in ((axes.yaxis, pair[0], kept[0], 0), (axes.xaxis, pair[1], kept[1], 45)):
@@ -361,15 +332,16 @@ def _draw_cells(axes: Any, result: Result, cells: Array, pair: tuple[int, int], 
         turned = {"rotation": crowded, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
         axis.set_ticks(some, names, size=7 if len(some) > FEW else 8, **turned)
     axes.set(xlabel=cut(result.labels.modes[pair[1]], 2 * LONG), ylabel=cut(result.labels.modes[pair[0]], 2 * LONG))
+    axes.set_title(heading, size=9, loc="left")
     if mask is not None and mask.any():
         from matplotlib.collections import LineCollection
         from matplotlib.patches import Rectangle
 
-        lines = LineCollection(_borders(mask[np.ix_(*kept)]), colors=OUTLINE, linewidths=1.2, clip_on=False)
-        axes.add_collection(lines, autolim=False)
-        for i, j in np.argwhere(mask[np.ix_(*kept)] == 0):  # which side of a line is significant is to be seen
+        inside = mask[np.ix_(*kept)]
+        axes.add_collection(LineCollection(_borders(inside), colors=OUTLINE, lw=1.2, clip_on=False), autolim=False)
+        for i, j in np.argwhere(~inside):  # which side of a line is significant is to be seen
             axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, hatch="///", ec=HATCH, lw=0))
-    return drawn
+    figure.colorbar(drawn, ax=axes, label=bar)
 
 
 def _tick(result: Result, mode: int, place: int) -> str:
@@ -398,53 +370,20 @@ def _borders(mask: Array) -> list[Any]:
     ]
 
 
-def _map_picture(result: Result, c: int, pair: tuple[int, int]) -> Picture:
-    figure, axes = _blank()
-    _draw_map(axes, result, c, pair)
-    cells, p, told = pattern_cells(result, c, pair)
-    effect, varies = effect_of(result.components[c]), result.target == "variance"
-    what = f"The {effect}" if effect else "What the component adds to a sample"
-    what = "What one standard deviation of its amplitude adds to a sample" if varies else what
-    outlined = 0 if p is None else int(np.sum(p <= 1 - result.confidence))
-    lines = f" Outlined: {count(outlined, 'entry', 'entries')} with p ≤ {number(1 - result.confidence)}."
-    note = f"{what}{told}, in the units of the data.{lines if outlined else ''}"
-    order = np.argsort(-np.abs(cells), axis=None, kind="stable")[:ROWS]
-    places = np.stack(np.unravel_index(order, cells.shape), axis=1)
-    names = [result.labels.modes[m] for m in pair]
-    rows = [
-        [
-            *(result.labels.entry(m, int(i)) for m, i in zip(pair, place, strict=True)),
-            number(float(cells[tuple(place)]), 4),
-            *([] if p is None else [number(float(p[tuple(place)]), 2)]),
-        ]
-        for place in places
-    ]
-    alt = f"Map of {title_of(result, c)} over {names[0]} and {names[1]}."
-    return Picture(
-        f"{names[0]} × {names[1]}", figure, alt, note, ([*names, "value", *([] if p is None else ["p"])], rows)
-    )
-
-
 # Scores ---------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores ``(n, rows)`` of samples, of views one for each; y, or a column of it for every component.
+    """Scores ``(n, rows)`` of samples, of views ``(n, views, rows)``; y ``(n, q)``, a column for every question.
 
     ``places`` are the coordinates of samples along their axis ``name``: their numbers, where data have no others.
     """
 
     values: Array
     y: Array | None
-    columns: Sequence[int]
     places: NDArray[Any]
     name: str
-
-    def of(self, c: int) -> tuple[Array, Array | None]:
-        """Scores of one component (of views, ``(n, views)``), and y."""
-        own = self.values[:, c] if self.values.ndim == 2 else self.values[:, :, c]
-        return own, None if self.y is None else self.y[:, self.columns[c]]
 
 
 def scores_of(result: Result, scores: Any, y: Any) -> Scores | None:
@@ -465,118 +404,146 @@ def scores_of(result: Result, scores: Any, y: Any) -> Scores | None:
         places = given if given.dtype.kind in "fiuM" else places
     told = None if y is None else np.asarray(y)
     if told is None:
-        return Scores(values, None, [0] * rows, places, name)
+        return Scores(values, None, places, name)
     if told.ndim not in (1, 2) or len(told) != len(values):
         raise SampleError(f"y must have a number or label for every sample, ({len(values)},), got {np.shape(y)}.")
     told = told[:, None] if told.ndim == 1 else told
-    return Scores(values, told, [min(question_of(result, c), told.shape[1] - 1) for c in range(rows)], places, name)
+    return Scores(values, told, places, name)
 
 
-def _draw_scores(axes: Any, result: Result, c: int, each: Scores) -> str:
-    """The score of every sample, over y, by label, or in their order; returns a note."""
-    scores, y = each.of(c)
-    colour = COLOURS[c % len(COLOURS)]
-    n = len(scores)
+def _scores_picture(result: Result, c: int, each: Scores) -> Picture:
+    """The score of every sample, over y, by label, or in their order; of views, the second over the first."""
+    scores, n = each.values[..., c], len(each.values)
+    y = None if each.y is None else each.y[:, min(question_of(result, c), each.y.shape[1] - 1)]
+    labels = None if y is None or y.dtype.kind in "fiu" else y.astype(str)
+    if scores.ndim == 2:
+        note = f"Scores of {cut(result.labels.modes[0])} and {cut(result.labels.modes[1])}, row by row."
+    elif y is None:
+        note = "The score of a sample is its contraction with the vectors."
+    else:
+        note = "Scores over y." if labels is None else "Scores by label; diamonds are means, with two standard errors."
+    whole = scores if scores.ndim == 1 else scores.prod(axis=1)
+    groups = {"all samples": whole}
+    groups |= {} if labels is None else {str(name): whole[labels == name] for name in np.unique(labels)}
+    rows = [[name, f"{len(own):,}", number(_mean(own)[0], 4), number(_mean(own)[1], 2)] for name, own in groups.items()]
+    return Picture(
+        "Scores",
+        f"Scores of {n} samples on {title_of(result, c)}.",
+        note + (f" {SAMPLES:,} of {n:,} samples are drawn." if n > SAMPLES else ""),
+        (("samples", "number", "mean score", "standard error"), rows),
+        partial(_draw_scores, result=result, c=c, scores=scores, y=y if labels is None else labels, each=each),
+    )
+
+
+def _draw_scores(figure: Any, result: Result, c: int, scores: Array, y: Any, each: Scores) -> None:
+    axes, n, colour = figure.subplots(), len(scores), COLOURS[c % len(COLOURS)]
     few = np.unique(np.linspace(0, n - 1, min(n, SAMPLES)).astype(int))
-    drawn = "" if len(few) == n else f" {len(few):,} of {n:,} samples are drawn."
-    dots = {"ls": "", "marker": "o", "ms": 2.6 if n > DOTS else 4, "alpha": 0.5 if n > DOTS else 0.9, "mew": 0}
-    if scores.ndim == 2:  # of views: the second over the first
-        axes.plot(scores[few, 0], scores[few, 1], color=colour, **dots)
-        first, second = (cut(name) for name in result.labels.modes[:2])
-        axes.set(xlabel=f"score of {first}", ylabel=f"score of {second}")
-        return f"Scores of {first} and {second}, row by row.{drawn}"
-    axes.set_ylabel("score of a sample")
-    if y is None:
-        axes.plot(each.places[few], scores[few], color=colour, **dots)
-        if each.places.dtype.kind == "M":
-            axes.tick_params(axis="x", labelrotation=30, labelsize=8)
-        axes.set_xlabel(cut(each.name, 2 * LONG))
-        return f"The score of a sample is its contraction with the vectors.{drawn}"
-    if y.dtype.kind in "fiu":
-        axes.plot(y[few], scores[few], color=colour, **dots)
+    names, which = (None, None) if y is None or y.dtype.kind != "U" else np.unique(y, return_inverse=True)
+    across, down = each.places, scores
+    axes.set(xlabel=cut(each.name, 2 * LONG), ylabel="score of a sample")
+    if scores.ndim == 2:
+        (across, down), modes = scores[:, :2].T, result.labels.modes
+        axes.set(xlabel=f"score of {cut(modes[0])}", ylabel=f"score of {cut(modes[1])}")
+    elif which is not None:
+        across = which + np.linspace(-0.3, 0.3, n)  # in the order of the samples, from left to right
+        axes.set_xlabel("")
+    elif y is not None:
+        across = y
         axes.set_xlabel(cut(result.components[c].effect or "y", 2 * LONG))
-        return f"Scores over y.{drawn}"
-    names, which = np.unique(y.astype(str), return_inverse=True)
-    beside = np.linspace(-0.3, 0.3, n)  # in the order of the samples, from left to right
-    axes.plot((which + beside)[few], scores[few], color=colour, **dots)
-    means, errors = zip(*(_mean(scores[which == i]) for i in range(len(names))), strict=True)
-    axes.errorbar(
-        range(len(names)), means, [2 * e for e in errors], fmt="D", ms=7, mew=1.5, lw=2.5, color=INK, mfc="white"
-    )
-    tilted = sum(map(len, names)) > 30
-    axes.set_xticks(
-        range(len(names)), [cut(str(name)) for name in names], rotation=45 * tilted, ha="right" if tilted else "center"
-    )
-    axes.set_xlim(-0.6, len(names) - 0.4)
-    return f"Scores by label; diamonds are means, with two standard errors.{drawn}"
+    elif across.dtype.kind == "M":
+        axes.tick_params(axis="x", labelrotation=30, labelsize=8)
+    size, alpha = (2.6, 0.5) if n > DOTS else (4, 0.9)
+    axes.plot(across[few], down[few], color=colour, ls="", marker="o", ms=size, alpha=alpha, mew=0)
+    if names is not None:
+        means, errors = zip(*(_mean(scores[which == i]) for i in range(len(names))), strict=True)
+        places, ends = range(len(names)), [2 * e for e in errors]
+        axes.errorbar(places, means, ends, fmt="D", ms=7, mew=1.5, lw=2.5, color=INK, mfc="white")
+        tilted = sum(map(len, names)) > 30
+        turned = {"rotation": 45 * tilted, "ha": "right" if tilted else "center"}
+        axes.set_xticks(places, [cut(str(name)) for name in names], **turned)
+        axes.set_xlim(-0.6, len(names) - 0.4)
 
 
 def _mean(values: Array) -> tuple[float, float]:
     return float(values.mean()), float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
-def _scores_table(c: int, each: Scores) -> Table:
-    scores, y = each.of(c)
-    one = scores if scores.ndim == 1 else scores.prod(axis=1)
-    groups = {"all samples": one}
-    if y is not None and y.dtype.kind not in "fiu":
-        groups |= {str(name): one[y.astype(str) == name] for name in np.unique(y.astype(str))}
-    rows = []
-    for name, own in groups.items():
-        mean, error = _mean(own)
-        rows.append([name, f"{len(own):,}", number(mean, 4), number(error, 2)])
-    return ("samples", "number", "mean score", "standard error"), rows
-
-
 # How many components --------------------------------------------------------------------------------------------------
 
 
-def _has_evidence(result: Result) -> bool:
-    tested = result.null_distribution is not None and result.null_distribution.size > 0
-    return result.kind == "views" or (tested and result.kind == "samples")
+def evidence_picture(result: Result, upright: bool = True) -> Picture | None:
+    """How many components: evidence of each, share of the variance, agreement of halves; of views, correlations.
 
-
-def _draw_evidence(figure: Any, result: Result, upright: bool = False) -> str:
-    """Evidence of every component beside its null band, its share of the variance, and how far halves agree.
-
-    Of views, correlations with two standard errors.  Panels stand side by side, or ``upright`` above each other.
+    Nothing of one component, which has no other to be compared with.  Panels stand side by side, or ``upright`` above
+    each other.
     """
+    rows, null, level = result.components, result.null_distribution, percent(result.confidence)
+    tested = result.kind == "samples" and null is not None and null.size > 0
+    if len(rows) == 1 or not (tested or result.kind == "views"):
+        return None
+    notes = {
+        "strength": "Correlations on held-out rows, with two standard errors.",
+        "statistic": f"The statistic is divided by the {level} point of noise: a component above 1 is more than noise, "
+        "given those before it.",
+        "variance_ratio": "Shares of the variance show where the rest becomes small.",
+        "half_agreement": "Agreement is the cosine of the patterns of two halves of the samples: 1 if both show the "
+        "same, 0 if nothing.",
+    }
+    known = [n for n in ("variance_ratio", "half_agreement") if any(math.isfinite(getattr(one, n)) for one in rows)]
+    names = ["statistic", *known] if tested else ["strength"]
+    heading = ["component", "strength", "p", "significant", *["halves agree"] * tested]
+    lines = [
+        [
+            title_of(result, c),
+            strength_of(result, c),
+            number(own.p_value, 2),
+            "yes" if own.significant else "no",
+            *[number(own.half_agreement, 2)] * tested,
+        ]
+        for c, own in enumerate(rows)
+    ]
+    return Picture(
+        "How many components",
+        f"{about(result)}: evidence of each component.",
+        " ".join(notes[name] for name in names),
+        (heading, lines),
+        partial(_draw_evidence, result=result, names=names, upright=upright),
+        0.5 + 1.8 * len(names),
+    )
+
+
+def _draw_evidence(figure: Any, result: Result, names: Sequence[str], upright: bool) -> None:
     rows, places = result.components, np.arange(1, len(result.components) + 1)
-    drawn: list[tuple[Callable[..., str], Array]] = []
-    if result.kind == "views":
-        drawn = [(_draw_correlations, np.array([c.strength for c in rows]))]
-    else:
-        drawn = [(_draw_statistics, np.array([c.statistic for c in rows]))]
-        shares, agreements = (
-            np.array([getattr(c, name) for c in rows]) for name in ("variance_ratio", "half_agreement")
-        )
-        drawn += [(_draw_shares, shares)] * bool(np.isfinite(shares).any())
-        drawn += [(_draw_agreements, agreements)] * bool(np.isfinite(agreements).any())
-    grid = (len(drawn), 1) if upright else (1, len(drawn))
-    notes = []
-    for axes, (draw, values) in zip(figure.subplots(*grid, squeeze=False, sharex=True).flat, drawn, strict=True):
+    grid = (len(names), 1) if upright else (1, len(names))
+    for axes, name in zip(figure.subplots(*grid, squeeze=False, sharex=True).flat, names, strict=True):
+        values = np.array([getattr(c, name) for c in rows])
         axes.set_xlim(0.4, len(rows) + 0.6)
         axes.set_xticks(places if len(places) <= FEW else np.linspace(1, len(rows), 6).astype(int))
-        notes.append(draw(axes, result, places, values))
+        if name == "statistic":
+            _draw_statistics(axes, result, places, values)
+        elif name == "variance_ratio":
+            axes.bar(places, 100 * values, width=0.5, color=COLOURS[0])
+            axes.set_ylabel("% of the variance")
+        else:
+            axes.axhline(0, color=INK, lw=0.8)
+            if name == "strength":
+                axes.errorbar(places, values, [2 * c.correlation_error for c in rows], fmt="o", color=COLOURS[0])
+                axes.set_ylabel("correlation ± 2 s.e.")
+            else:
+                axes.plot(places, values, "s", ms=6, color=COLOURS[0])
+                axes.set_ylim(min(-0.05, 1.1 * float(np.nanmin(values))), 1.05)
+                axes.set_ylabel("agreement of halves")
         if not upright or axes.get_subplotspec().is_last_row():
             axes.set_xlabel("component")
-    return " ".join(notes)
 
 
-def _draw_correlations(axes: Any, result: Result, places: Array, values: Array) -> str:
-    errors = [2 * c.correlation_error if math.isfinite(c.correlation_error) else 0.0 for c in result.components]
-    axes.axhline(0, color=INK, lw=0.8)
-    axes.errorbar(places, values, errors, fmt="o", color=COLOURS[0])
-    axes.set_ylabel("correlation ± 2 s.e.")
-    return "Correlations on held-out rows, with two standard errors."
-
-
-def _draw_statistics(axes: Any, result: Result, places: Array, values: Array) -> str:
-    null, level = result.null_distribution, percent(result.confidence)
+def _draw_statistics(axes: Any, result: Result, places: Any, values: Array) -> None:
+    """Statistics over the point of noise that they must exceed, each beside the band of noise."""
+    null = result.null_distribution
     top = np.quantile(null, result.confidence, axis=1)
     top = np.where(top > 0, top, 1.0)
     low = np.quantile(null, 1 - result.confidence, axis=1) / top
-    band = f"noise, {percent(1 - result.confidence)} to {level}"
+    band = f"noise, {percent(1 - result.confidence)} to {percent(result.confidence)}"
     axes.bar(places, 1 - low, bottom=low, width=0.5, color=INK, alpha=0.35, label=band)
     proven = np.array([c.significant for c in result.components])
     for mask, face, name in ((proven, COLOURS[0], "significant"), (~proven, "none", "not significant")):
@@ -585,23 +552,3 @@ def _draw_statistics(axes: Any, result: Result, places: Array, values: Array) ->
     axes.set_ylim(0, 1.5 * float(np.max((values / top)[np.isfinite(values)], initial=1.0)))
     axes.set_ylabel("statistic (noise: below 1)")
     axes.legend(loc="upper right", fontsize=8, borderaxespad=0.0, handletextpad=0.4)
-    return (
-        f"The statistic is divided by the {level} point of noise: a component above 1 is more than noise, given those "
-        "before it."
-    )
-
-
-def _draw_shares(axes: Any, result: Result, places: Array, values: Array) -> str:  # noqa: ARG001
-    axes.bar(places, 100 * values, width=0.5, color=COLOURS[0])
-    axes.set_ylabel("% of the variance")
-    return "Shares of the variance show where the rest becomes small."
-
-
-def _draw_agreements(axes: Any, result: Result, places: Array, values: Array) -> str:  # noqa: ARG001
-    axes.axhline(0, color=INK, lw=0.8)
-    axes.plot(places, values, "s", ms=6, color=COLOURS[0])
-    axes.set_ylim(min(-0.05, 1.1 * float(np.nanmin(values))), 1.05)
-    axes.set_ylabel("agreement of halves")
-    return (
-        "Agreement is the cosine of the patterns of two halves of the samples: 1 if both show the same, 0 if nothing."
-    )

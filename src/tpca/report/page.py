@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import io
+import math
 import re
 import warnings
 from pathlib import Path
@@ -22,7 +23,6 @@ from tpca.report.figures import (
     component_pictures,
     evidence_picture,
     figure_settings,
-    question_of,
     scores_of,
     where_picture,
 )
@@ -42,60 +42,39 @@ PAINTS = {colour.lower(): f"var(--c{i})" for i, colour in enumerate(COLOURS)} | 
 def write_page(path: Path, result: Result, scores: Any = None, y: Any = None) -> Path:
     """Write the report, whole or not at all; returns its path."""
     check_folder(path)
-    text = render(result, scores, y)
+    template, plt = _template("page.html"), pyplot()
+    each = scores_of(result, scores, y)
+    tone, sign = TONES[result.verdict]
+    shown = range(min(len(result.components), DRAWN))
+    if tone == "good" and not any(c.significant for c in result.components):
+        tone, sign = "open", "?"
+    with plt.rc_context(figure_settings()), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # of a name: the browser has other fonts
+        text = template.render(
+            policy=POLICY,
+            title=_title(result),
+            subject={"samples": "tensor PCA", "views": "tensor CCA", "table": "moment PCA"}[result.kind],
+            tone=tone,
+            sign=sign,
+            words=words,
+            result=result,
+            svg=_svg,
+            components=[(c, component_pictures(result, c, each)) for c in shown],
+            more=len(result.components) - len(shown),
+            evidence=[
+                one for one in (evidence_picture(result), *(where_picture(result, c) for c in shown)) if one is not None
+            ],
+            facts=_facts(result),
+            settings={
+                name: printable(str(value)) for name, value in result.settings.items() if value not in (None, "", [])
+            },
+        )
     try:
         with replacing(path) as (draft,):
             draft.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OutputError as error:
         raise OutputError(f"cannot write the report {str(path)!r}: {error}") from error
     return path
-
-
-def render(result: Result, scores: Any = None, y: Any = None) -> str:
-    """The report as text."""
-    template = _template("page.html")
-    each = scores_of(result, scores, y)
-    tone, sign = TONES[result.verdict]
-    shown = range(min(len(result.components), DRAWN))
-    if tone == "good" and not any(c.significant for c in result.components):
-        tone, sign = "open", "?"
-    with pyplot().rc_context(figure_settings()), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing")  # of a name: the browser has other fonts
-        components = [
-            {
-                "title": words.title_of(result, c),
-                "strength": words.strength_of(result, c),
-                "axes": words.entries_of(result, c),
-                "pictures": [_drawn(one) for one in component_pictures(result, c, each)],
-            }
-            for c in shown
-        ]
-        questions = dict.fromkeys(question_of(result, c) for c in shown)
-        found = [evidence_picture(result), *(where_picture(result, question) for question in questions)]
-        evidence, *where = [None if one is None else _drawn(one) for one in found]
-    return str(
-        template.render(
-            policy=POLICY,
-            title=_title(result),
-            subject={"samples": "tensor PCA", "views": "tensor CCA", "table": "moment PCA"}[result.kind],
-            tone=tone,
-            sign=sign,
-            headline=words.headline(result),
-            about=words.about(result),
-            concerns=words.concerns(result),
-            hints=words.reading_hints(result),
-            components=components,
-            more=len(result.components) - len(components),
-            evidence=evidence,
-            where=[one for one in where if one is not None],
-            methods=words.methods_of(result),
-            facts=_facts(result),
-            settings={
-                name: printable(str(value)) for name, value in result.settings.items() if value not in (None, "", [])
-            },
-            version=result.tpca_version,
-        )
-    )
 
 
 def _title(result: Result) -> str:
@@ -111,38 +90,28 @@ def _facts(result: Result) -> list[tuple[str, str]]:
     facts += [("Passes over the data", f"{result.n_passes}")] if result.kind == "samples" else []
     facts += [("Independent units", f"{result.n_units:,}")] if result.n_units else []
     facts += [("Resamples", f"{result.n_resamples:,}")] if result.n_resamples else []
-    if result.noise_level == result.noise_level:
+    if math.isfinite(result.noise_level):
         facts.append(("Noise of one entry", number(result.noise_level)))
     if result.rank_one_shares:
         shares = ", ".join(percent(round(share, 3)) for share in result.rank_one_shares)
         facts.append(("First component, of the estimate with its noise", shares))
+    if len(result.components) == 1 and math.isfinite(agreement := result.components[0].half_agreement):
+        facts.append(("Agreement of halves of the samples (0 to 1)", number(agreement, 2)))
     facts += [("Memory of the solver", amount(result.state_bytes))] if result.state_bytes else []
     return facts
 
 
-def _drawn(picture: Picture) -> dict[str, Any]:
-    """A picture as the template takes it."""
+def _svg(picture: Picture) -> Any:
+    """A picture as an element of a page: colours are the page's, and numbered groups have no ids that repeat."""
     from markupsafe import Markup, escape
 
-    heading, rows = picture.table
-    return {
-        "title": picture.title,
-        "svg": Markup(_svg(picture.figure).replace("<svg ", f'<svg role="img" aria-label="{escape(picture.alt)}" ', 1)),
-        "note": picture.note,
-        "heading": heading,
-        "rows": rows,
-    }
-
-
-def _svg(figure: Any) -> str:
-    """A figure as an element of a page: colours are the page's, and numbered groups have no ids that repeat."""
     file = io.StringIO()
-    figure.savefig(file, format="svg", transparent=True, dpi=150, metadata={"Date": None, "Creator": None})
+    picture.figure.savefig(file, format="svg", transparent=True, dpi=150, metadata={"Date": None, "Creator": None})
     text = file.getvalue()
-    text = text[text.index("<svg ") :]
+    text = text[text.index("<svg ") :].replace("<svg ", f'<svg role="img" aria-label="{escape(picture.alt)}" ', 1)
     text = re.sub(r"<metadata>.*?</metadata>", "", text, count=1, flags=re.S)
     text = re.sub(r'<g id="[^"]*">', "<g>", text)
-    return re.sub(r"(fill|stroke): (#[0-9a-f]{6})", lambda m: f"{m[1]}: {PAINTS.get(m[2], m[2])}", text)
+    return Markup(re.sub(r"(fill|stroke): (#[0-9a-f]{6})", lambda m: f"{m[1]}: {PAINTS.get(m[2], m[2])}", text))
 
 
 @functools.cache

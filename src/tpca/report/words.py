@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tpca.labels import Labels
 from tpca.solvers.estimate import StopReason, Verdict
-from tpca.tensors.blocks import Array
 from tpca.wording import beside, count, number, percent, printable, shape, with_error, within
 
 if TYPE_CHECKING:
@@ -98,8 +96,8 @@ def summary_of(result: Result) -> Summary:
 
 def headline(result: Result) -> str:
     """The verdict in one line, with the numbers that matter most."""
-    p = f"p = {number(result.p_value, 2)}"
-    if result.kind == "samples" and p != f"p = {number(result.components[0].p_value, 2)}":
+    p = p_of(result, result.p_value)
+    if result.kind == "samples" and p != p_of(result, result.components[0].p_value):
         p += " over all tests"  # those of whitened samples and other covariates, too; a component shows its own
     if result.verdict is Verdict.NOT_TESTED:
         return _untested(result)
@@ -114,6 +112,12 @@ def headline(result: Result) -> str:
     if not proven and result.kind == "samples":
         return f"Signal: {p}; the pattern shown is not itself significant."
     return f"Signal: {strength_of(result, 0).partition(';')[0]}."
+
+
+def p_of(result: Result, p: float) -> str:
+    """``p = 0.03``; ``p ≤ 0.001`` where none of 999 resamples came as far, and more of them might say less."""
+    least = result.n_resamples and p <= (1 + 1e-9) / (result.n_resamples + 1)
+    return f"p {'≤' if least else '='} {number(p, 2)}"
 
 
 def upper_limit(result: Result) -> float:
@@ -177,7 +181,7 @@ def _what_helps(result: Result) -> list[str]:
     entries = result.entry_p_values
     if entries is not None and (few := int(np.sum(entries <= level))):
         told.append(
-            f"{count(few, 'entry is', 'entries are')} significant (least p = {number(float(np.nanmin(entries)), 2)}): "
+            f"{count(few, 'entry is', 'entries are')} significant (least {p_of(result, float(np.nanmin(entries)))}): "
             "the signal may be in few entries. Look at entry_p_values_."
         )
     limit = upper_limit(result)
@@ -228,7 +232,7 @@ def strength_of(result: Result, c: int) -> str:
     own = result.components[c]
     if not any(v[c].any() for v in result.vectors):
         return "nothing is left to fit"
-    p = "" if math.isnan(own.p_value) else f", p = {number(own.p_value, 2)}"
+    p = "" if math.isnan(own.p_value) else f", {p_of(result, own.p_value)}"
     if p and not own.significant:
         p += " (not significant)"
     if result.kind == "views":
@@ -245,26 +249,24 @@ def strength_of(result: Result, c: int) -> str:
 
 
 def entries_of(result: Result, c: int) -> list[tuple[str, list[str]]]:
-    """For every axis its name, and the largest entries of one component; nothing of one that could not be had."""
-    if not any(v[c].any() for v in result.vectors):
-        return []
-    each = enumerate(zip(result.shown, result.errors, strict=True))
-    return [(result.labels.modes[m], largest(v[c], e[c], result.labels, m)) for m, (v, e) in each]
-
-
-def largest(vector: Array, errors: Array, labels: Labels, mode: int, most: int = MAX_ENTRIES) -> list[str]:
-    """The entries largest in size, ``Pz: 0.69 ± 0.06``, and how many more there are.
+    """For every axis its name, the largest entries of a component, ``Pz: 0.69 ± 0.06``, and how many more there are.
 
     Along an axis of numbers or times, an entry beside a larger one says the same again: of each sign, a tenth of the
-    axis to either side is left out.
+    axis to either side is left out.  Nothing is told of a component that could not be had.
     """
-    apart = len(vector) // 10 if labels.axes[mode].ordered else 0
-    chosen: list[int] = []
-    for i in np.argsort(-np.abs(vector), kind="stable").tolist():
-        if len(chosen) < most and all(abs(i - other) > apart or vector[i] * vector[other] < 0 for other in chosen):
-            chosen.append(i)
-    told = [f"{labels.entry(mode, i)}: {with_error(float(vector[i]), float(errors[i]))}" for i in chosen]
-    return told if len(vector) <= len(chosen) else [*told, f"… {len(vector) - len(chosen):,} more"]
+    told: list[tuple[str, list[str]]] = []
+    if not any(v[c].any() for v in result.vectors):
+        return told
+    for mode, (axis, rows, errors) in enumerate(zip(result.labels.axes, result.shown, result.errors, strict=True)):
+        vector, chosen = rows[c], list[int]()
+        apart = len(vector) // 10 if axis.ordered else 0
+        for i in np.argsort(-np.abs(vector), kind="stable").tolist():
+            new = all(abs(i - other) > apart or vector[i] * vector[other] < 0 for other in chosen)
+            chosen += [i] if new and len(chosen) < MAX_ENTRIES else []
+        each = [f"{axis.entry(i)}: {with_error(float(vector[i]), float(errors[c][i]))}" for i in chosen]
+        each += [f"… {len(vector) - len(chosen):,} more"] if len(vector) > len(chosen) else []
+        told.append((result.labels.modes[mode], each))
+    return told
 
 
 # A paper's methods ----------------------------------------------------------------------------------------------------
