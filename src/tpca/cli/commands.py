@@ -313,7 +313,7 @@ def generate(
 
 def _check_room(out: Path, lengths: tuple[int, ...], samples: int, itemsize: int) -> None:
     """Refuse, before anything is written or drawn, what the disk or the memory cannot hold."""
-    from tpca.solvers.memory import machine_memory
+    from tpca.solvers.options import machine_memory
 
     entries = min(math.prod(lengths), 1e200)  # more does not fit into a float
     needed, room = samples * entries * itemsize, room_at(out)

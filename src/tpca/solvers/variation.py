@@ -33,10 +33,9 @@ from tpca.inference.halves import half_agreements
 from tpca.inference.scatter import slope
 from tpca.randomness import generator
 from tpca.solvers.estimate import Component, Estimate, StopReason
-from tpca.solvers.memory import budget
-from tpca.solvers.options import ClaimingSolver, check_dependence, check_resamples, option
+from tpca.solvers.options import ClaimingSolver, budget, check_dependence, check_resamples, option
 from tpca.solvers.rank_one import best_rank_one, fits, oriented, outer
-from tpca.solvers.run import Ask, KeptRun, refuse_all_left_out
+from tpca.solvers.run import Ask, Run, refuse_all_left_out
 from tpca.tensors.accumulators import Accumulator
 from tpca.tensors.blocks import Array
 from tpca.wording import amount
@@ -300,7 +299,7 @@ class Variation(ClaimingSolver):
         return VariationRun(self, data)
 
 
-class VariationRun(KeptRun):
+class VariationRun(Run):
     """One pass for the mean, rows and second moments; where neither fits, a pass for every mode of every sweep."""
 
     kept = ("_n", "_read", "_ended", "_passes", "_found", "_climb", "_part", "_sum")

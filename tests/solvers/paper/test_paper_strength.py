@@ -10,9 +10,8 @@ import naive
 from research.simulate import SimulatedRun
 from tpca import PaperSolver, SpikedTensor, TensorPCA
 from tpca.engines import LocalEngine
+from tpca.solvers.paper.run import PaperRun, block_vectors
 from tpca.solvers.paper.schedule import PRESETS, Leg, theorem_schedule
-from tpca.solvers.paper.solver import PaperRun
-from tpca.solvers.paper.vectors import block_vectors
 from tpca.tensors.blocks import Partition
 
 PROBLEMS = [((4, 4, 4, 4), 2.0), ((3, 3, 3, 3, 3), 3.0)]

@@ -6,7 +6,7 @@ import pytest
 
 from research.law import LawEngine
 from tpca import SpikedTensor
-from tpca.solvers.memory import held_bytes
+from tpca.solvers.options import held_bytes
 from tpca.solvers.race.strategies.flow import BlockFlow, state_floats
 from tpca.solvers.race.strategies.replicas import Singles, SymmetricPairs, singles_floats, symmetric_pairs_floats
 from tpca.solvers.race.strategies.strategy import WholeSum, whole_floats

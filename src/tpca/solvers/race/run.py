@@ -15,10 +15,9 @@ the pass, to begin with one of its own.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from tpca.solvers.race.phases import Race
 from tpca.solvers.race.rounds import Limits
 from tpca.solvers.race.whitening import ModeMoments, Noise
 from tpca.solvers.rank_one import is_ghost, overlaps
-from tpca.solvers.run import Ask
+from tpca.solvers.run import Ask, Run
 from tpca.tensors import Gradients, RankOne
 
 if TYPE_CHECKING:
@@ -43,11 +42,15 @@ MAX_GHOSTS = 3  # races that end with what another one left, before the search f
 MIN_REFINED, WELL = 60, 0.1
 
 
-class RaceRun:
+class RaceRun(Run):
     """Races for up to ``solver.n_components`` components on shared samples."""
 
+    kept = ("limits", "noise", "races", "state_bytes", "started", "introduced")
+    solver: RaceSolver
+
     def __init__(self, solver: RaceSolver, data: Data) -> None:
-        self.solver, self.limits = solver, Limits.of(solver, data)
+        super().__init__(solver)
+        self.limits = Limits.of(solver, data)
         self.noise = Noise(solver, data, self.limits.per_pass)
         self.races: list[Race] = []
         self.state_bytes, self.started = 0, 0
@@ -107,8 +110,7 @@ class RaceRun:
             race.go_on(part.n)
             if self.solver.callbacks and len(race.history) > before:
                 shown = {"position": race.position, "vectors": race.vectors, "state_bytes": race.held}
-                for callback in self.solver.callbacks:
-                    callback({**race.history[-1], **shown})
+                self.call({**race.history[-1], **shown})
         held = self.noise.nbytes + sum(race.held for race, _ in self._asked)
         self.state_bytes = max(self.state_bytes, held)
 
@@ -135,24 +137,6 @@ class RaceRun:
         found = first.with_others(others, state_bytes=self.state_bytes, history=history)
         unseen = 0 if self.limits.stored else self.noise.samples  # those that only the maps have seen
         return dataclasses.replace(found, n_samples=found.n_samples + unseen)
-
-    def state(self) -> dict[str, Any]:
-        """All that the next step needs."""
-        return {
-            name: getattr(self, name) for name in ("limits", "noise", "races", "state_bytes", "started", "introduced")
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
-        vars(self).update(state)
-
-    def silent_copy(self) -> RaceRun:
-        """A copy that calls nobody back."""
-        twin = copy.copy(self)
-        twin.solver = copy.copy(self.solver)
-        twin.solver.callbacks = ()
-        twin.restore(copy.deepcopy(self.state()))
-        return twin
 
     def _forget_bent(self) -> None:
         """When a component is found the sums of the others hold it still, and once it is known well, what was wrong.

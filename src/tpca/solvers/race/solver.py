@@ -27,8 +27,14 @@ from tpca.engines import Data
 from tpca.errors import SolverError, check_integer
 from tpca.inference.design import Design
 from tpca.solvers.estimate import Estimate
-from tpca.solvers.memory import default_memory, parse_memory
-from tpca.solvers.options import ClaimingSolver, check_passes, check_positive, check_whiten, option
+from tpca.solvers.options import (
+    ClaimingSolver,
+    check_passes,
+    check_positive,
+    check_whiten,
+    default_memory,
+    option,
+)
 from tpca.solvers.race.contrasts import contrasts
 from tpca.solvers.race.run import RaceRun
 from tpca.solvers.run import Run
@@ -97,7 +103,7 @@ class RaceSolver(ClaimingSolver):
 
     def budget(self, dims: Sequence[int]) -> int:
         """Bytes that the state may take for samples of shape ``dims``."""
-        return default_memory(dims) if self.memory_limit is None else parse_memory(self.memory_limit)
+        return default_memory(dims) if self.memory_limit is None else int(self.memory_limit)
 
     def settings(self) -> dict[str, Any]:
         """What a run depends on besides its data, as plain values."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.checkpoint import kept
-from tpca.solvers.memory import held_bytes
+from tpca.solvers.options import held_bytes
 from tpca.solvers.rank_one import along, alternate, rank_ones, top_eigenvectors
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition, unit
