@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 from scipy.special import ndtri
 
+from tpca import __version__
 from tpca.data import Stream
 from tpca.data.iterables import preprocessed
 from tpca.data.numpy_files import npz_bytes, read_npz
@@ -39,7 +40,7 @@ from tpca.solvers.views import ViewsFit, standardised
 from tpca.tensors import Rewards, Scores
 from tpca.tensors.blocks import Array
 from tpca.tensors.namespaces import to_device, working_like
-from tpca.wording import printable, tpca_version
+from tpca.wording import printable
 
 if TYPE_CHECKING:
     from tpca.report.words import Summary
@@ -572,7 +573,7 @@ def _ended(reason: StopReason, settings: dict[str, Any] | None, labels: Labels |
     """What results of all kinds have; settings are as a file would give them back."""
     plain = dict(msgspec.json.decode(msgspec.json.encode(settings or {}, enc_hook=_builtin)))
     names = {} if labels is None else labels.as_json()
-    about = {"verdict": reason.verdict, "stop_reason": reason.name, "tpca_version": tpca_version()}
+    about = {"verdict": reason.verdict, "stop_reason": reason.name, "tpca_version": __version__}
     return {**about, "settings": plain, "names": names}
 
 

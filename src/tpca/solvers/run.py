@@ -148,7 +148,7 @@ class Keeper:
 
     def _go_on(self, checkpoints: Checkpoints, run: Kept, engine: Engine) -> None:
         """Go on from the newest checkpoint, if that is wanted and there is one."""
-        stored = checkpoints.load() if self._resume or checkpoints.any() else None
+        stored = checkpoints.load()
         if stored is None:
             return
         where = f"the checkpoint in {str(checkpoints.folder)!r}"
