@@ -10,7 +10,7 @@ The theorem counts samples as (Theorem main-theorem)
 .. math:: N = 2^{\bar k}\Big(N_0 + \sum_m T^{(1)}_m + T^{(2)}_m\Big) + 2\sum_m T^{(3)}_m .
 
 K is the number of blocks (k even, k+1 odd), D_m the entries of block m (d d', or d_1 for the vector block of an odd
-order): parities differ in nothing else.  Every leg of every schedule is one formula (:func:`_leg`), with the signal s
+order): parities differ in nothing else.  Every leg of every schedule is one formula (:func:`_legs`), with the signal s
 that the other blocks leave, the alignment LB that a block begins with and the alignment UB that it is to reach:
 
 .. math:: \eta = \frac1c\min\Big\{\frac{s}{UB\,D_m}, \frac{LB}{s+1}\Big\}, \qquad T = \frac{UB}{s\,\eta} .
@@ -194,22 +194,21 @@ def estimation_legs(partition: Partition, strength: float, constants: Constants,
 IDLE = Leg(0.0, 0)
 
 
-def _leg(
-    constants: Constants,
-    signal: float,
-    size: float,
-    divisor: float,
-    low: float = 1.0,
-    high: float = 1.0,
-    bound: float = math.inf,
-) -> Leg:
-    """η and T of a block of D = ``size`` entries from the alignment LB = ``low`` to UB = ``high``; η at most ``bound``.
+def _legs(
+    constants: Constants, sizes: Sequence[float], divisor: float, signals: Sequence[float], lows: Sequence[float],
+    highs: Sequence[float], gentle: bool = False,
+) -> tuple[Leg, ...]:  # fmt: skip
+    """η and T of blocks of D entries, each from its alignment LB to UB; ``gentle``: η is at most UB s, too.
 
     The bound LB/(s+1) is Corollary coro-gen-phase-I's; in the empirical schedules it matters for strengths well above
     one only.
     """
-    eta = min(signal / (high * size), low / (signal + 1), bound) / divisor
-    return Leg(eta, math.ceil(constants.duration * high / (signal * eta)))
+    legs = []
+    for size, signal, low, high in zip(sizes, signals, lows, highs, strict=True):
+        bound = high * signal if gentle else math.inf
+        eta = min(signal / (high * size), low / (signal + 1), bound) / divisor
+        legs.append(Leg(eta, math.ceil(constants.duration * high / (signal * eta))))
+    return tuple(legs)
 
 
 def _ascent(
@@ -220,26 +219,15 @@ def _ascent(
     ``count`` is the k̄ of the theorem or the k of the empirical sections.
     """
     divisor, penalty = constants.step_divisor(count, partition.dims), float(count**constants.block_penalty)
-    legs = []
-    for m, size in enumerate(partition.sizes):
-        signal = strength * keep ** (len(partition) - 1 - m) * math.prod(reach[:m])
-        legs.append(_leg(constants, signal, penalty * size, divisor))
-    return tuple(legs)
+    blocks, ones = len(partition), [1.0] * len(partition)
+    signals = [strength * keep ** (blocks - 1 - m) * math.prod(reach[:m]) for m in range(blocks)]
+    return _legs(constants, [penalty * size for size in partition.sizes], divisor, signals, ones, ones)
 
 
-def _others(values: Sequence[float], m: int) -> float:
-    return math.prod(v for i, v in enumerate(values) if i != m)
-
-
-def _stage(
-    partition: Partition, strength: float, constants: Constants, divisor: float, expected: Sequence[float],
-    lows: Sequence[float], highs: Sequence[float],
-) -> tuple[Leg, ...]:  # fmt: skip
-    """A cycle of Phase I: s = λ ∏_{i≠m} expected_i, from LB to UB of every block."""
-    blocks = enumerate(zip(partition.sizes, lows, highs, strict=True))
-    return tuple(
-        _leg(constants, strength * _others(expected, m), size, divisor, low, high) for m, (size, low, high) in blocks
-    )
+def _signals(strength: float, alignments: Sequence[float]) -> list[float]:
+    """What the other blocks leave to each: λ ∏_{i≠m} of their alignments."""
+    others = (math.prod(a for i, a in enumerate(alignments) if i != m) for m in range(len(alignments)))
+    return [strength * product for product in others]
 
 
 # ---- odd order with the vector block idle in Phase I
@@ -305,8 +293,8 @@ def gauged_schedule(truth: SpikedTensor, constants: Constants, cycles: int | Non
     divisor = constants.step_divisor(truth.order, truth.dims)
     stages = []
     for lows, highs in stage_bounds(truth, constants, cycles):
-        expected = [low / constants.signal_loss for low in lows]
-        stages.append(_stage(partition, strength, constants, divisor, expected, lows, highs))
+        signals = _signals(strength, [low / constants.signal_loss for low in lows])
+        stages.append(_legs(constants, partition.sizes, divisor, signals, lows, highs))
     gauges = block_gauge(truth, constants.start_overlap(truth.dims))
     reach = [min(float(g ** (1 - 1 / (pairs - 1))), constants.target_cap) for g in gauges]
     return Schedule(
@@ -414,13 +402,13 @@ def _case_one(partition: Partition, strength: float, constants: Constants, c3: f
     gauges = [c3 / root for root in roots]
     penalty = float((partition.order // 2) ** constants.block_penalty) if partition.order % 2 else 1.0
     cycles = math.ceil(math.log(4.0) + rank * math.log(1 / c3))
-    signals = [strength * c3 * _others(gauges, m) / constants.signal_loss**rank for m in range(blocks)]
+    signals = [signal / constants.signal_loss**rank for signal in _signals(strength * c3, gauges)]
     divisor = constants.step_divisor(partition.order // 2, partition.dims) * penalty * cycles**constants.stage_penalty
     start = []
     for h in range(1, cycles + 1):
         highs = [min(math.exp(h) * c3**rank * gauge / 4, constants.target_cap) for gauge in gauges]
-        legs = zip(signals, partition.sizes, highs, strict=True)
-        start.append(tuple(_leg(constants, s, size, divisor, top / math.e, top, top * s) for s, size, top in legs))
+        lows = [high / math.e for high in highs]
+        start.append(_legs(constants, partition.sizes, divisor, signals, lows, highs, gentle=True))
     lifts = [math.log(1 / c3) + math.log(root) / rank for root in roots]
     return (*start, *_cycles(partition, strength, constants, gauges, lifts, 1.0, [1.0] * blocks, penalty))
 
@@ -447,6 +435,6 @@ def _cycles(
         before = [gauge * zeta ** (h - 1) for gauge, zeta in zip(gauges, zetas, strict=True)]
         after = [gauge * zeta**h for gauge, zeta in zip(gauges, zetas, strict=True)]
         lows, highs = ([min(a / goal, cap) for a, goal in zip(each, goals, strict=True)] for each in (before, after))
-        expected = [min(alignment / loss, cap) for alignment in before]
-        stages.append(_stage(partition, strength, constants, divisor, expected, lows, highs))
+        signals = _signals(strength, [min(alignment / loss, cap) for alignment in before])
+        stages.append(_legs(constants, partition.sizes, divisor, signals, lows, highs))
     return tuple(stages)
