@@ -16,61 +16,38 @@ from tpca.tensors.blocks import Partition
 ORDERS = [(4, 3, 5, 4), (3, 4, 3, 2, 3), (2, 3, 2, 3, 2, 3)]
 
 
-def replica_samples(samples, replica, count):
-    """The samples that one of ``count`` replicas sees: every count-th, from its own number on."""
-    endless = itertools.chain.from_iterable(samples)
-    return itertools.islice(endless, replica, None, count)
-
-
 @pytest.mark.parametrize("chunk", [2**20, 3000])  # entries the engine hands out at once: one chunk a turn, and many
 @pytest.mark.parametrize("dims", ORDERS)
 def test_phases_match_the_naive_algorithm_step_by_step(dims, chunk, monkeypatch):
+    """Within a turn replica r of n takes every n-th sample, and turns follow each other in the stream."""
     monkeypatch.setattr("tpca.solvers.paper.run.BATCH_ENTRIES", chunk)
-    truth = SpikedTensor.random(dims, 1.0, random_state=2)
-    groups = naive.paper_groups(dims)
-    legs = [Leg(0.05 + 0.01 * m, 3 + m) for m in range(len(groups))]
-    run = PaperRun(LocalEngine(truth.stream(random_state=4)), np.random.default_rng(0))
-    start = run.replicas
+    truth, groups = SpikedTensor.random(dims, 2.0, random_state=2), naive.paper_groups(dims)
     count = 2 ** len(dims)
+
+    def ends(start, replica, replicas, legs, **options):
+        endless = itertools.chain.from_iterable(truth.stream(random_state=4))
+        steps = [(leg.step_size, leg.steps) for leg in legs]
+        blocks = [block[0 if replicas == 2 else replica] for block in start]
+        return naive.snsga(itertools.islice(endless, replica, None, replicas), groups, blocks, steps, **options)
+
+    def begun():
+        return PaperRun(LocalEngine(truth.stream(random_state=4)), np.random.default_rng(0))
+
+    run, legs = begun(), [Leg(0.05 + 0.01 * m, 3 + m) for m in range(len(groups))]
+    start = run.replicas
     assert len(start[0]) == count
     run.sequential_ascent(legs, "I.1")
     for r in range(0, count, 5):
-        # Within a turn replica r takes every count-th sample, and turns follow each other in the stream.
-        expected = naive.snsga(
-            replica_samples(truth.stream(random_state=4), r, count),
-            groups,
-            [block[r] for block in start],
-            [(leg.step_size, leg.steps) for leg in legs],
-        )
-        for block, reference in zip(run.replicas, expected, strict=True):
+        for block, reference in zip(run.replicas, ends(start, r, count, legs), strict=True):
             np.testing.assert_allclose(block[r], reference, rtol=1e-9, atol=1e-12)
 
-
-@pytest.mark.parametrize("chunk", [2**20, 3000])
-@pytest.mark.parametrize("dims", ORDERS)
-def test_phase_three_matches_the_naive_algorithm(dims, chunk, monkeypatch):
-    monkeypatch.setattr("tpca.solvers.paper.run.BATCH_ENTRIES", chunk)
-    truth = SpikedTensor.random(dims, 2.0, random_state=2)
-    groups = naive.paper_groups(dims)
-    run = PaperRun(LocalEngine(truth.stream(random_state=9)), np.random.default_rng(0))
-    run.replicas = tuple(block[:1] for block in run.replicas)
-    start = [block[0] for block in run.replicas]
-    legs = [Leg(0.05, 12)] * len(groups)
-    run.estimate(legs)
-    ends = [
-        naive.snsga(
-            replica_samples(truth.stream(random_state=9), r, 2),
-            groups,
-            start,
-            [(0.05, 12)] * len(groups),
-            sign,
-            halve=True,
-        )
-        for r, sign in enumerate((1.0, -1.0))
-    ]
+    run, legs = begun(), [Leg(0.05, 12)] * len(groups)
+    run.replicas = start = tuple(block[:1] for block in run.replicas)
+    run.estimate(legs)  # Phase III, from one start with both signs
+    both = [ends(start, r, 2, legs, sign=sign, halve=True) for r, sign in enumerate((1.0, -1.0))]
     for m, block in enumerate(run.replicas):
-        distances = [np.linalg.norm(end[m] - start[m]) for end in ends]
-        np.testing.assert_allclose(block[0], ends[int(np.argmin(distances))][m], rtol=1e-9, atol=1e-12)
+        distances = [np.linalg.norm(end[m] - start[m][0]) for end in both]
+        np.testing.assert_allclose(block[0], both[int(np.argmin(distances))][m], rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("dims", ORDERS)
@@ -112,27 +89,6 @@ def test_selection_keeps_the_start_with_the_largest_mean_reward():
         np.testing.assert_array_equal(block[0], before[best])
 
 
-def test_direction_does_not_depend_on_the_scale_of_a_block(rng):
-    blocks, gradients = rng.standard_normal((2, 3, 4)), rng.standard_normal((2, 3, 4))
-    small = ascent_step(blocks, gradients, 0.1)
-    large = ascent_step(1000.0 * blocks, gradients, 0.1)
-    np.testing.assert_allclose(large, 1000.0 * small, rtol=1e-12)
-
-
-def test_flipping_two_blocks_changes_no_trajectory(rng):
-    dims = (3, 4, 3, 4)
-    truth = SpikedTensor.random(dims, 1.0, random_state=0)
-    starts = tuple(rng.standard_normal((1, *shape)) for shape in Partition.pairs(dims).shapes)
-    ends = []
-    for sign in (1.0, -1.0):
-        run = PaperRun(LocalEngine(truth.stream(random_state=3)), np.random.default_rng(0))
-        run.replicas = tuple(sign * block for block in starts)
-        run.sequential_ascent([Leg(0.1, 10)] * 2, "I.1")
-        ends.append(run.replicas)
-    for plus, minus in zip(*ends, strict=True):
-        np.testing.assert_allclose(plus, -minus, rtol=1e-10)
-
-
 def test_the_step_is_gradient_ascent_on_norm_times_reward(rng):
     block, gradient = rng.standard_normal((1, 3, 4)), rng.standard_normal((1, 3, 4))
     numeric = np.zeros((3, 4))
@@ -144,23 +100,24 @@ def test_the_step_is_gradient_ascent_on_norm_times_reward(rng):
             return np.linalg.norm(w) * np.sum(w * gradient[0])
 
         numeric[i, j] = (objective(block[0] + shift) - objective(block[0] - shift)) / 2e-6
-    np.testing.assert_allclose((ascent_step(block, gradient, 0.5) - block)[0] / 0.5, numeric, rtol=1e-6, atol=1e-6)
+    stepped = ascent_step(block, gradient, 0.5)
+    np.testing.assert_allclose((stepped - block)[0] / 0.5, numeric, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(ascent_step(1e3 * block, gradient, 0.5), 1e3 * stepped, rtol=1e-12)  # of any scale
 
 
 @pytest.mark.parametrize("method", ["power", "ascent"])
-def test_top_vectors_agree_with_svd(method, rng):
+def test_vectors_are_those_of_svd_in_the_users_order_with_the_sign_of_their_block(method, rng):
     matrix = np.outer(np.ones(6), np.arange(8.0)) + rng.standard_normal((6, 8))
-    left, right = naive.top_pair(matrix)
-    assert abs(top_vector(matrix, method, rng) @ left) == pytest.approx(1.0, abs=1e-10)
-    assert abs(top_vector(matrix.T, method, rng) @ right) == pytest.approx(1.0, abs=1e-10)
-
-
-def test_vectors_come_in_the_users_mode_order(rng):
-    truth = SpikedTensor.random((9, 4, 7, 5, 3), 1.0, random_state=0)
-    partition = Partition.pairs(truth.dims)
-    for method in ("power", "ascent"):
+    for block, expected in zip((matrix, matrix.T), naive.top_pair(matrix), strict=True):
+        assert abs(top_vector(block, method, rng) @ expected) == pytest.approx(1.0, abs=1e-10)
+    for dims in [(4, 3, 5, 4), (3, 4, 3, 2, 3), (9, 4, 7, 5, 3)]:
+        partition, truth = Partition.pairs(dims), SpikedTensor.random(dims, 1.0, random_state=0)
         vectors = block_vectors(partition, partition.outer(truth.vectors), method, rng)
         np.testing.assert_allclose(truth.overlaps(vectors), 1.0)
+        for _ in range(5):
+            blocks = tuple(rng.standard_normal(shape) for shape in partition.shapes)
+            found = partition.outer(block_vectors(partition, blocks, method, rng))
+            assert all(np.vdot(a, b) > 0 for a, b in zip(found, blocks, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -258,14 +215,6 @@ def test_theorem_schedule_recovers():
         truth.stream(random_state=5)
     )
     assert truth.overlaps(estimate.vectors).min() >= 0.9
-
-
-def test_same_seed_gives_the_same_bits():
-    truth = SpikedTensor.random((4,) * 4, 2.0, random_state=0)
-    first, second = (PaperSolver(strength=2.0, random_state=5).run(truth.stream(random_state=1)) for _ in range(2))
-    for a, b in zip(first.vectors, second.vectors, strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert first.strength == second.strength
 
 
 def finite_batches(truth, n):
