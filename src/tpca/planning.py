@@ -84,11 +84,6 @@ class Problem:
         return math.prod(self.dims)
 
     @property
-    def unit(self) -> float:
-        """√∏d, which is d^(k̄/2): the natural unit of samples."""
-        return math.sqrt(self.entries)
-
-    @property
     def ratio(self) -> float:
         """σ²/λ²: all numbers of samples are proportional to it."""
         return (self.noise / self.strength) ** 2
@@ -238,13 +233,13 @@ def make_plan(
 
 def needed(solver: str, problem: Problem) -> tuple[float, str]:
     """C·√∏d·σ²/λ² of a solver, and what that rests on: "measured", "extrapolated" or "theory"."""
-    known = CONSTANTS[solver].get(problem.order)
+    known, scale = CONSTANTS[solver].get(problem.order), math.sqrt(problem.entries) * problem.ratio
     if known is None:
-        return problem.unit * problem.ratio, "theory"
+        return scale, "theory"
     (value, beyond, sizes), dim = known, problem.entries ** (1 / problem.order)
     measured = min(sizes) / 1.5 <= dim <= 1.5 * max(sizes)
     c = value if measured or dim <= max(sizes) else max(value, beyond)
-    return c * problem.unit * problem.ratio, "measured" if measured else "extrapolated"
+    return c * scale, "measured" if measured else "extrapolated"
 
 
 def tensor_dims(order: int | None, dim: int | None, dims: str | Sequence[int] | None) -> tuple[int, ...]:

@@ -10,7 +10,6 @@ from tpca.engines import Data
 from tpca.errors import MemoryBudgetError, SolverError
 from tpca.inference.design import Design
 from tpca.solvers.least_squares.solver import LeastSquares
-from tpca.solvers.options import Solver
 from tpca.solvers.paper.solver import PaperSolver
 from tpca.solvers.race.contrasts import refused
 from tpca.solvers.race.solver import RaceSolver
@@ -35,7 +34,7 @@ def build_solver(
     """
     if isinstance(solver, type):
         raise SolverError(f"solver must be a solver, got the class {solver.__name__}; make one: {solver.__name__}().")
-    if solver not in ("auto", *SOLVERS) if isinstance(solver, str) else not isinstance(solver, Solver):
+    if solver not in ("auto", *SOLVERS) if isinstance(solver, str) else not hasattr(solver, "run"):
         raise SolverError(
             f"solver must be 'auto', 'least_squares', 'race' or 'paper', got {solver!r}; or an object with run(stream)."
         )

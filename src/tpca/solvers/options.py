@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 from tpca.engines import Data, open_engine
 from tpca.errors import SolverError, check_integer
@@ -153,14 +153,6 @@ def held_bytes(arrays: Sequence[Array]) -> int:
 
 
 # Solvers --------------------------------------------------------------------------------------------------------------
-
-
-@runtime_checkable
-class Solver(Protocol):
-    """Anything that turns samples into an estimate."""
-
-    def run(self, source: Any) -> Estimate:
-        """Recover the vectors from a stream or an engine."""
 
 
 @dataclass(kw_only=True, eq=False)

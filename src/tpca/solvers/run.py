@@ -26,7 +26,7 @@ from tpca.errors import CheckpointError, RunInterrupted, StreamError
 from tpca.files import alone_in
 from tpca.labels import Labels
 from tpca.solvers.estimate import Estimate
-from tpca.tensors import Accumulator, Batch
+from tpca.tensors import Accumulator
 from tpca.threads import calm_blas
 
 A = TypeVar("A", bound=Accumulator)
@@ -260,11 +260,7 @@ class Feed:
     """A run whose samples, of shape ``dims``, are pushed in, batch after batch; ``start`` makes it."""
 
     def __init__(
-        self,
-        start: Callable[[Data], Run],
-        dims: tuple[int, ...],
-        labels: Labels | None = None,
-        partial: bool = False,
+        self, start: Callable[[Data], Run], dims: tuple[int, ...], labels: Labels | None = None, partial: bool = False
     ) -> None:
         self.engine: PushEngine[Any] = PushEngine(dims, labels, partial)
         self._run = start(self.engine)
@@ -282,27 +278,23 @@ class Feed:
                 self.engine.pending.question = fresh.blank.question
             self._ask = None
 
-    def pour(self, batch: Batch) -> None:
-        """Give the samples of a batch to the run, round after round."""
-        self.engine.accept(batch)
-        self._seen += len(batch) + batch.dropped
-        taken = 0
-        while taken < len(batch) and (ask := self._ask or self._run.ask()) is not None:
-            some = batch[taken : taken + ask.n - self.engine.waiting]
-            part = self.engine.push(some, ask.blank, ask.n)
-            taken += len(some)
-            self._ask = ask if part is None else None
-            if part is not None:
-                with calm_blas(math.prod(self.engine.dims)):
-                    self._run.tell(part)
-
     def take(self, stream: Stream) -> None:
-        """Give all samples of a stream to the run."""
+        """Give all samples of a stream to the run, round after round."""
         before = self._seen
         for batch in stream.batches():
             if hasattr(batch, "moved"):
                 batch.moved(before)
-            self.pour(batch)
+            self.engine.accept(batch)
+            self._seen += len(batch) + batch.dropped
+            taken = 0
+            while taken < len(batch) and (ask := self._ask or self._run.ask()) is not None:
+                some = batch[taken : taken + ask.n - self.engine.waiting]
+                part = self.engine.push(some, ask.blank, ask.n)
+                taken += len(some)
+                self._ask = ask if part is None else None
+                if part is not None:
+                    with calm_blas(math.prod(self.engine.dims)):
+                        self._run.tell(part)
 
     def estimate(self) -> Estimate:
         """What the run would say if the samples ended here; the run itself goes on."""
