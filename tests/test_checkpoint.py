@@ -223,9 +223,7 @@ def test_a_forged_pickle_among_the_arrays_is_not_opened(tmp_path, monkeypatch):
 
 
 FORGED = '{"array":7} {"array":-1.5} {"same":7} {"scalar":"0"} {"enum":"KeptPlain","name":"RED"} {} {"dict":[[1]]} '
-FORGED += (
-    '{"enum":"KeptColour","name":"GREEN"} {"object":"KeptPlain"} {"object":"os.system","fields":{"a":"id"}} '
-)
+FORGED += '{"enum":"KeptColour","name":"GREEN"} {"object":"KeptPlain"} {"object":"os.system","fields":{"a":"id"}} '
 FORGED += '{"rng":{}} {"rng":{"bit_generator":"Philox"}}'
 
 
