@@ -31,7 +31,7 @@ from tpca.files import checksum, clear_drafts, discard, drafts
 
 __all__ = ["VERSION", "CheckpointWarning", "Checkpoints", "kept"]
 
-VERSION = 14  # raised whenever the attributes of a kept class, or a position, change their meaning
+VERSION = 15  # raised whenever the attributes of a kept class, or a position, change their meaning
 KEEP = 2
 STATE, ARRAYS = "tpca-state.json", "tpca-arrays.npz"
 _KEPT: dict[str, type] = {}

@@ -55,22 +55,6 @@ class StopReason(enum.Enum):
         return Verdict.NO_SIGNAL if self is StopReason.NO_SIGNAL else Verdict.SIGNAL
 
 
-@kept
-@dataclass(frozen=True)
-class Evidence:
-    """What a claim rests on: ``value``, which must exceed ``needed``.
-
-    ``kind`` names what is compared: ``"log evidence"`` of the race, the natural logarithm of what a bet against pure
-    noise has won, or ``"length"`` of the mean's best fit, in the units of the data.  ``noise`` is what the same fit
-    reached on noise alone.
-    """
-
-    kind: str
-    value: float
-    needed: float
-    noise: tuple[float, ...] = ()
-
-
 @dataclass(frozen=True)
 class Component:
     """``strength`` times the outer product of unit ``vectors``, in the user's mode order, and how far that is known.
@@ -95,7 +79,6 @@ class Component:
     strength_interval: tuple[float, float] | None = None
     standard_errors: tuple[Array, ...] | None = None
     p_value: float = math.nan
-    evidence: Evidence | None = None
     strength_sequence: tuple[float, float] | None = None
     effect: str = ""
     label_amplitudes: dict[str, float] | None = None
@@ -175,7 +158,6 @@ class Estimate:
     standard_errors = property(attrgetter("first.standard_errors"))
     p_value = property(attrgetter("first.p_value"))
     e_value = property(attrgetter("first.e_value"))
-    evidence = property(attrgetter("first.evidence"))
 
     @property
     def verdict(self) -> Verdict:

@@ -31,7 +31,6 @@ import numpy as np
 from scipy.special import chdtri
 
 from tpca.checkpoint import kept
-from tpca.solvers.estimate import Evidence
 from tpca.solvers.race.evidence import Wealth
 from tpca.solvers.race.strategies.strategy import Look, Strategy
 from tpca.solvers.rank_one import aligned, overlaps
@@ -94,9 +93,9 @@ class Candidate:
         return math.log(self.attempt * (self.attempt + 1) / self.delta) if self.attempt else math.inf
 
     @property
-    def evidence(self) -> Evidence:
-        """What a claim rests on, or what it lacks."""
-        return Evidence("log evidence", self.proof, self.needed)
+    def evidence(self) -> tuple[float, float]:
+        """What a claim rests on: log evidence, and how much of it proves a signal."""
+        return self.proof, self.needed
 
     @property
     def strength(self) -> float:

@@ -30,7 +30,7 @@ from scipy.special import ndtri
 from tpca.checkpoint import kept
 from tpca.errors import SampleError, StreamError
 from tpca.solvers.checks import Check, level, steadiness, vanished
-from tpca.solvers.estimate import Estimate, Evidence, StopReason
+from tpca.solvers.estimate import Estimate, StopReason
 from tpca.solvers.race.probe import Probe
 from tpca.solvers.race.refinement import Refinement
 from tpca.solvers.race.rounds import (
@@ -111,7 +111,7 @@ class Race:
         self.begins, self.rewind, self.limit = begins or 0, begins is None, self.racing
         self.before = 0  # samples of the passes before this one
         self.differ: bool | None = None  # whether samples do; None: nobody knows
-        self.claimed: Evidence | None = None  # what the claim rests on, once there is one
+        self.claimed: tuple[float, float] | None = None  # what the claim rests on, once there is one
         self.standing: Refinement | None = None
         self._asked: list[tuple[Part, tuple[Query, ...]]] = []
         self._sent: tuple[Query, ...] = ()  # what the data were asked, where they are whitened
@@ -291,8 +291,7 @@ class Race:
             )
         known = self.leading().candidate if refined is None else refined
         vectors, factor = vectors_of_data(self.noise.whitening, known.vectors)
-        proof = self.claimed or self.leading().candidate.evidence
-        most = proof.value
+        most, needed = self.claimed or self.leading().candidate.evidence
         if refined is not None:
             won = refined.wealth.proof  # bets go on while the vectors are refined
             most = won if refined.slow else max(most, won)
@@ -303,14 +302,13 @@ class Race:
         # Bets against "no signal" share one unit among all candidates: attempt k of one of error share δ_l begins with
         # δ_l/(δ k(k + 1)) of it, and has won exp(log E − needed)/δ.  By Ville's inequality the chance that this ever
         # comes to e on pure noise is at most 1/e, which is the p-value.
-        log_e = most - proof.needed - math.log(1 - self.limits.confidence)
+        log_e = most - needed - math.log(1 - self.limits.confidence)
         return Estimate.of_one(
             solver="race",
             vectors=positive(vectors, refined.strength if refined else 1.0)[0],
             noise_level=known.sigma / self.scale,
             p_value=math.exp(-max(0.0, log_e)),
             e_value=math.exp(min(log_e, MOST)),
-            evidence=proof,
             n_samples=max(self.before, self.samples),
             n_passes=self.passes,
             state_bytes=self.held,
