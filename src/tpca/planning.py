@@ -102,17 +102,9 @@ def race_size(dims: tuple[int, ...], nbytes: float) -> RaceSize | None:
         return None
 
 
-@dataclass(frozen=True)
-class Machine:
-    """Bytes of samples added up a second and floating-point operations a second, by one worker."""
-
-    bandwidth: float
-    flops: float
-
-
 @functools.cache
-def this_machine() -> Machine:
-    """Measured once a process, the best of a few tries, in well under a second."""
+def this_machine() -> tuple[float, float]:
+    """Bytes of samples added up and floating-point operations a second, by one worker; the best of a few tries."""
     samples, square = np.ones((8, 2**19)), np.ones((384, 384))  # 32 MB: more than most caches hold
     spans = []
     for work in (lambda: samples.sum(axis=0), lambda: square @ square):
@@ -121,7 +113,7 @@ def this_machine() -> Machine:
             work()
             moments.append(time.perf_counter())
         spans.append(max(float(np.min(np.diff(moments))), 1e-6))
-    return Machine(samples.nbytes / spans[0], 2 * 384**3 / spans[1])
+    return samples.nbytes / spans[0], 2 * 384**3 / spans[1]
 
 
 @dataclass(frozen=True)
@@ -148,7 +140,7 @@ class Plan:
     samples: int | None
     rate: float | None
     workers: int
-    machine: Machine
+    bandwidth: float
     least_product: float
     rows: tuple[Row, ...]
     recommended: str
@@ -180,7 +172,8 @@ def make_plan(
         raise SolverError(f"rate must be a positive number of samples a second, got {rate}.")
     if workers < 1:
         raise SolverError(f"workers must be at least 1, got {workers}.")
-    dims, entries, machine = problem.dims, problem.entries, this_machine()
+    dims, entries = problem.dims, problem.entries
+    bandwidth, flops = this_machine()
     least = held_bytes(dims, LEAST_BINS, Design())  # of least squares: where they fit, solver="auto" takes it
     nbytes = budget(None) if least <= budget(None) else default_memory(dims)
     if memory_limit is not None:
@@ -190,7 +183,7 @@ def make_plan(
 
     def row(name: str, title: str, state: float, wanted: float, basis: str, contractions: float) -> Row:
         """``contractions`` with a whole sample or a mean are taken beside adding up."""
-        work = 8.0 * entries * wanted / machine.bandwidth + 2.0 * entries * contractions / machine.flops
+        work = 8.0 * entries * wanted / bandwidth + 2.0 * entries * contractions / flops
         seconds = max(work / workers, wanted / rate if rate else 0.0)
         room = min(nbytes, machine_memory())
         obstacle = f"needs {amount(state)} of state, the memory is {amount(room)}" if state > room else ""
@@ -228,7 +221,7 @@ def make_plan(
         sentence += "" if given is None else f", and {given:,} are {taken.suffices}"
         sentence += f", but on this machine it {taken.obstacle}." if taken.obstacle else "."
     rows = (race, squares)
-    return Plan(problem, nbytes, given, rate, workers, machine, problem.least_product, rows, recommended, sentence)
+    return Plan(problem, nbytes, given, rate, workers, bandwidth, problem.least_product, rows, recommended, sentence)
 
 
 def needed(solver: str, problem: Problem) -> tuple[float, str]:

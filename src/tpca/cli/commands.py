@@ -392,7 +392,7 @@ def _print_plan(console: Console, made: Plan) -> None:
     notes = Table.grid(padding=(0, 2))
     notes.add_row("samples", "for every overlap above 0.9 in half of all runs; twice that is enough")
     notes.add_row("from", "m: constant measured at such sizes; m*: at others, and extrapolated; t: theory, constant 1")
-    notes.add_row("time", f"of reading dense samples that come {speed} ({made.machine.bandwidth / 1e9:.1f} GB/s here)")
+    notes.add_row("time", f"of reading dense samples that come {speed} ({made.bandwidth / 1e9:.1f} GB/s here)")
     notes.add_row(
         "S·N / bound",
         "state times samples, over the least that vectors which differ from axis to axis allow: "
