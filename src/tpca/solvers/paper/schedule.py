@@ -364,17 +364,13 @@ def empirical_schedule(
     check_order(partition.order)
     if (idle := idle_pairs(partition, strength, constants)) is not None:
         return with_idle_vector(partition, strength, constants, empirical_schedule(*idle, constants, c3, search))
-    if c3 is None:
-        name, stages = "empirical, Case II", _case_two(partition, strength, constants)
-    else:
-        name, stages = f"empirical, Case I (c3 = {c3:.3g})", _case_one(partition, strength, constants, c3)
     blocks, rank = len(partition), len(partition) - 1
     exponents = [0.25 if c3 is not None and len(group) == 2 else 0.5 for group in partition.groups]
     sizes = zip(exponents, partition.sizes, strict=True)
     reach = [min(size ** (-e * (1 - 1 / rank)), constants.target_cap) for e, size in sizes]
     return Schedule(
-        name=name,
-        stages=stages,
+        name="empirical, Case II" if c3 is None else f"empirical, Case I (c3 = {c3:.3g})",
+        stages=_phase_one(partition, strength, constants, c3),
         ascent=_ascent(partition, strength, constants, partition.order // 2, 1 - 1 / blocks, reach),
         selection=constants.selection_samples(partition.order, strength),
         estimation=estimation_legs(partition, strength, constants, pairs=partition.order // 2),
@@ -382,55 +378,42 @@ def empirical_schedule(
     )
 
 
-def _case_two(partition: Partition, strength: float, constants: Constants) -> tuple[tuple[Leg, ...], ...]:
-    """Phase I of Case II (Eq. esti-block-eff-SNR-caseII): s = λ ∏ ζ^{h−1}γ̃/4, UB = γ̃ζ^h/4; a vector's UB is γ̃ζ^h/2.
-
-    Erratum 11: for the vector block of an odd order the proofs need the 2 that its ζ has (printed 4).
-    """
-    c0, loss, rank = constants.start_overlap(partition.dims), constants.signal_loss, len(partition) - 1
-    blocks = [(len(group), size) for group, size in zip(partition.groups, partition.sizes, strict=True)]
-    gauges = [c0 ** (count / 2) / math.sqrt(size) for count, size in blocks]
-    lifts = [count * math.log(2 / math.sqrt(c0)) + math.log(size) / (2 * rank) for count, size in blocks]
-    return _cycles(partition, strength, constants, gauges, lifts, loss, [loss ** (count / 2) for count, _ in blocks])
-
-
-def _case_one(partition: Partition, strength: float, constants: Constants, c3: float) -> tuple[tuple[Leg, ...], ...]:
-    """Phase I of Case I, both parts (Eq. esti-block-eff-SNR-caseI); at odd order step sizes are divided by k, too."""
-    blocks, rank = len(partition), len(partition) - 1
-    sizes = zip(partition.groups, partition.sizes, strict=True)
-    roots = [float(size ** (0.25 if len(group) == 2 else 0.5)) for group, size in sizes]
-    gauges = [c3 / root for root in roots]
-    penalty = float((partition.order // 2) ** constants.block_penalty) if partition.order % 2 else 1.0
-    cycles = math.ceil(math.log(4.0) + rank * math.log(1 / c3))
-    signals = [signal / constants.signal_loss**rank for signal in _signals(strength * c3, gauges)]
-    divisor = constants.step_divisor(partition.order // 2, partition.dims) * penalty * cycles**constants.stage_penalty
-    start = []
-    for h in range(1, cycles + 1):
-        highs = [min(math.exp(h) * c3**rank * gauge / 4, constants.target_cap) for gauge in gauges]
-        lows = [high / math.e for high in highs]
-        start.append(_legs(constants, partition.sizes, divisor, signals, lows, highs, gentle=True))
-    lifts = [math.log(1 / c3) + math.log(root) / rank for root in roots]
-    return (*start, *_cycles(partition, strength, constants, gauges, lifts, 1.0, [1.0] * blocks, penalty))
-
-
-def _cycles(
-    partition: Partition,
-    strength: float,
-    constants: Constants,
-    gauges: list[float],
-    lifts: list[float],
-    loss: float,
-    goals: list[float],
-    penalty: float = 1.0,
+def _phase_one(
+    partition: Partition, strength: float, constants: Constants, c3: float | None
 ) -> tuple[tuple[Leg, ...], ...]:
-    """Geometric cycles with ζ_m = exp(lift_m/h*), h* = ⌈max lift⌉.
+    """Phase I: h* = ⌈max lift⌉ geometric cycles with ζ_m = exp(lift_m/h*); in Case I after a part of its own.
 
     Cycle h counts on alignments γ̃ζ^{h−1}/``loss`` of the other blocks and lifts its own to γ̃ζ^h/``goals[m]``.
+
+    * Case I (Eq. esti-block-eff-SNR-caseI): loss and goals are 1; at odd order step sizes are divided by k, too.
+    * Case II (Eq. esti-block-eff-SNR-caseII): loss and goals are 4, the goal of a vector block 2.  Erratum 11: the
+      proofs need the 2 that its ζ has (printed 4).
     """
-    cycles, cap = max(1, math.ceil(max(lifts))), constants.target_cap
-    zetas = [math.exp(lift / cycles) for lift in lifts]
-    divisor = constants.step_divisor(partition.order // 2, partition.dims) * penalty * cycles**constants.stage_penalty
+    loss, cap, rank = constants.signal_loss, constants.target_cap, len(partition) - 1
+    divisor = constants.step_divisor(partition.order // 2, partition.dims)
+    blocks = [(len(group), size) for group, size in zip(partition.groups, partition.sizes, strict=True)]
     stages = []
+    if c3 is None:
+        c0 = constants.start_overlap(partition.dims)
+        gauges = [c0 ** (count / 2) / math.sqrt(size) for count, size in blocks]
+        lifts = [count * math.log(2 / math.sqrt(c0)) + math.log(size) / (2 * rank) for count, size in blocks]
+        goals = [loss ** (count / 2) for count, _ in blocks]
+    else:
+        roots = [float(size ** (0.25 if count == 2 else 0.5)) for count, size in blocks]
+        gauges = [c3 / root for root in roots]
+        lifts = [math.log(1 / c3) + math.log(root) / rank for root in roots]
+        divisor *= float((partition.order // 2) ** constants.block_penalty) if partition.order % 2 else 1.0
+        signals = [signal / loss**rank for signal in _signals(strength * c3, gauges)]
+        cycles = math.ceil(math.log(4.0) + rank * math.log(1 / c3))
+        own = divisor * cycles**constants.stage_penalty
+        for h in range(1, cycles + 1):
+            highs = [min(math.exp(h) * c3**rank * gauge / 4, cap) for gauge in gauges]
+            lows = [high / math.e for high in highs]
+            stages.append(_legs(constants, partition.sizes, own, signals, lows, highs, gentle=True))
+        loss, goals = 1.0, [1.0] * len(blocks)
+    cycles = max(1, math.ceil(max(lifts)))
+    zetas = [math.exp(lift / cycles) for lift in lifts]
+    divisor *= cycles**constants.stage_penalty
     for h in range(1, cycles + 1):
         before = [gauge * zeta ** (h - 1) for gauge, zeta in zip(gauges, zetas, strict=True)]
         after = [gauge * zeta**h for gauge, zeta in zip(gauges, zetas, strict=True)]
