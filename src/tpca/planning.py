@@ -207,13 +207,9 @@ def make_plan(
         race = row("race", f"race, {size.text}", 8 * size.floats, wanted, basis, rounds * sides)
 
     taken = squares if least <= nbytes else race
-    if math.isnan(taken.samples):
-        recommended, sentence = (
-            "",
-            f"Nothing fits: RaceSolver {race.obstacle}, the memory is {memory}; give more memory.",
-        )
-    else:
-        recommended = taken.name
+    recommended = "" if math.isnan(taken.samples) else taken.name
+    sentence = f"Nothing fits: RaceSolver {race.obstacle}, the memory is {memory}; give more memory."
+    if recommended:
         sentence = f"Use RaceSolver: the sums of least squares do not fit into {memory}"
         if taken is squares:
             sentence = f"Use least squares: its sums need {amount(least)} at least, and fit into memory"
