@@ -731,6 +731,14 @@ def test_a_fit_killed_again_and_again_ends_with_the_same_bits(n, options, stream
         assert all(path.name.isdigit() for path in folder.iterdir())  # nothing half-written is left
 
 
+@pytest.fixture
+def interruptible():
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored
+    yield
+    signal.signal(signal.SIGINT, usual)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("asking", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_waits_for_the_round_and_its_checkpoint_and_a_second_does_not(asking, tmp_path):
     samples, seen = CASES["three components"].samples(), []

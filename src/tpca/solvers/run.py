@@ -8,10 +8,10 @@ leaves checkpoints between two rounds, and lets interrupts wait for the end of a
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import copy
 import dataclasses
-import functools
 import math
 import signal
 import threading
@@ -60,27 +60,27 @@ class Kept:
         vars(self).update(state)
 
 
-class Run(Kept):
+class Run(Kept, abc.ABC):
     """A solver at work."""
 
     def __init__(self, solver: Any) -> None:
         self.solver = solver
 
+    @abc.abstractmethod
     def ask(self) -> Ask[Any] | None:
         """What to do next; ``None`` when the run is over.  Asking again without telling changes nothing."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def tell(self, part: Any) -> None:
         """Take what was asked for; an accumulator of no samples means that they have ended."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def close(self) -> None:
         """There will be no more samples."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def estimate(self) -> Estimate:
         """What was found."""
-        raise NotImplementedError
 
     def call(self, record: dict[str, Any]) -> None:
         """Hand the record of a round to all callbacks."""
@@ -90,9 +90,6 @@ class Run(Kept):
     def silent_copy(self) -> Self:
         """A copy that calls nobody back."""
         twin = copy.copy(self)
-        for name in list(vars(twin)):
-            if isinstance(getattr(type(twin), name, None), functools.cached_property):
-                del vars(twin)[name]
         vars(twin).update(copy.deepcopy({name: vars(self)[name] for name in self.kept}))
         twin.solver = copy.copy(self.solver)
         twin.solver.callbacks = ()
