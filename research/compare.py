@@ -35,7 +35,7 @@ from tpca.model import SpikedTensor
 from tpca.planning import parse_samples, tensor_dims
 from tpca.solvers.build import SOLVERS
 from tpca.solvers.estimate import Estimate
-from tpca.solvers.memory import default_memory, machine_memory, parse_memory
+from tpca.solvers.options import check_memory, default_memory, machine_memory
 from tpca.solvers.paper.solver import planned_samples
 from tpca.solvers.race.strategies import least_bytes
 from tpca.wording import amount, count, duration, number, shape
@@ -220,7 +220,7 @@ def compare(
     """Run all methods on the same planted signals."""
     lengths = tensor_dims(order, dim, dims)
     problem = Problem(lengths, strength, 1.0, correlation, symmetric)
-    bound = None if memory_limit is None else parse_memory(memory_limit)
+    bound = None if memory_limit is None else check_memory("memory_limit", memory_limit)
     setting = Setting(problem, parse_samples(samples, lengths), bound, law)
     asked = [] if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
     reasons = left_out(setting, asked)

@@ -7,9 +7,10 @@ import io
 import itertools
 import json
 import math
+import multiprocessing
 import os
-import pickle
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -18,14 +19,14 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import ClassVar
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hypothesis_numpy
 
+import killed_fit
 import tpca.checkpoint
 from kills import kills
 from noises import coloured, serial, smooth
@@ -39,7 +40,6 @@ from tpca.solvers.estimate import StopReason
 from tpca.solvers.race.run import RaceRun
 from tpca.solvers.run import Keeper
 
-SCRIPT = Path(__file__).with_name("killed_fit.py")
 MINUTE = 60.0
 
 
@@ -50,9 +50,6 @@ def take(truth, n, seed=1):
 
 # ---------------------------------------------------------------------------------------------------------------------
 # A comparison of everything: types, bits, and what is shared with what.
-
-
-LEFT_OUT = ("solver", "data")  # what a run was given: not part of its state
 
 
 def same(a, b, place="it", known=None):
@@ -85,24 +82,15 @@ def same(a, b, place="it", known=None):
             fields = [f.name for f in dataclasses.fields(a)] if dataclasses.is_dataclass(a) else sorted(vars(a))
             assert dataclasses.is_dataclass(a) or fields == sorted(vars(b)), place
             for name in fields:
-                if name not in LEFT_OUT:
-                    same(getattr(a, name), getattr(b, name, None), f"{place}.{name}", known)
+                same(getattr(a, name), getattr(b, name, None), f"{place}.{name}", known)
 
 
 def test_the_comparison_sees_every_difference():
     array = np.arange(3.0)
-    for a, b in [
-        (1, 1.0),
-        ([1], (1,)),
-        (0.0, -0.0),
-        (1.0, np.float64(1.0)),
-        (array, array.astype(np.float32)),
-        ({"a": 1}, {"b": 1}),
-        ([array, array], [array.copy(), array.copy()]),
-        ([array, array.copy()], [array, array]),
-        (np.random.default_rng(0), np.random.default_rng(1)),
-        (RaceSolver(random_state=1), RaceSolver(random_state=2)),
-    ]:
+    pairs = [(1, 1.0), ([1], (1,)), (0.0, -0.0), (1.0, np.float64(1.0)), (array, array.astype(np.float32))]
+    pairs += [([array, array], [array.copy(), array.copy()]), ([array, array.copy()], [array, array])]
+    pairs += [(RaceSolver(random_state=1), RaceSolver(random_state=2))]
+    for a, b in [*pairs, (np.random.default_rng(0), np.random.default_rng(1))]:
         same(a, a)
         with pytest.raises(AssertionError):
             same(a, b)
@@ -141,14 +129,7 @@ def round_trip(value, folder):
 
 numbers = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 dtypes = st.sampled_from(["f2", "f4", "f8", ">f8", "i1", "u8", "?", "c16", "M8[s]"])
-arrays = st.tuples(dtypes, st.lists(st.integers(0, 3), max_size=3), st.integers(0, 255)).map(
-    lambda drawn: (
-        np.full(math.prod(drawn[1]) * np.dtype(drawn[0]).itemsize, drawn[2] % (2 if drawn[0] == "?" else 256))
-        .astype(np.uint8)
-        .view(drawn[0])
-        .reshape(drawn[1])
-    )
-)
+arrays = hypothesis_numpy.arrays(dtypes, st.lists(st.integers(0, 3), max_size=3).map(tuple))
 scalars = arrays.filter(lambda a: a.size).map(lambda a: a.reshape(-1)[0])
 leaves = numbers | arrays | scalars | st.sampled_from(KeptColour) | st.integers(0, 9).map(np.random.default_rng)
 values = st.recursive(
@@ -182,18 +163,13 @@ def test_what_is_shared_stays_shared(tmp_path):
     assert value["third"][0][0] == 9.0
 
 
-class NotKept:
-    pass
-
-
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        (NotKept(), "class NotKept cannot be part"),
+        (Path("not kept"), "class PosixPath cannot be part"),
         (type("Candidate", (), {})(), "class Candidate cannot be part"),  # the name of a marked class is not enough
         (b"bytes", "class bytes cannot be part"),
         ({1, 2}, "class set cannot be part"),
-        (1j, "class complex cannot be part"),
         (np.arange(6.0)[::2], "C-contiguous"),
         (np.zeros((2, 3)).T, "C-contiguous"),
         (np.array([None, 1]), "C-contiguous numbers"),
@@ -230,26 +206,6 @@ def forge(checkpoint, change_body=None, arrays=None):
     (checkpoint / "tpca-state.json").write_text(f"{json.dumps(head)}\n{body}\n")
 
 
-def test_nothing_is_pickled(tmp_path, stopping, monkeypatch):
-    """A run is kept and taken up where nothing can be pickled or unpickled at all."""
-    samples, refused = CASES["three components"].samples(), []
-    whole = RaceSolver(random_state=3, n_components=3).run(samples)
-
-    def refuse(*arguments, **_):
-        refused.append(arguments)
-        raise AssertionError("something was to be pickled")
-
-    for name in ("dump", "dumps", "load", "loads", "Pickler", "Unpickler", "_Pickler", "_Unpickler"):
-        monkeypatch.setattr(pickle, name, refuse)
-    with pytest.raises(AssertionError, match="to be pickled"):
-        np.savez(tmp_path / "objects.npz", x=np.array([None]))  # numpy would, and is stopped
-    refused.clear()
-    stopping(4)
-    kept = {"checkpoint": tmp_path / "run", "checkpoint_every": 0, "resume": True}
-    same(whole, in_pieces(lambda: RaceSolver(random_state=3, n_components=3, **kept), lambda: samples))
-    assert refused == []
-
-
 class Bomb:
     def __reduce__(self):
         return (Path.touch, (Path("bomb-went-off"),))
@@ -266,30 +222,18 @@ def test_a_forged_pickle_among_the_arrays_is_not_opened(tmp_path, monkeypatch):
     assert not Path("bomb-went-off").exists()
 
 
-@pytest.mark.parametrize(
-    "forged",
-    [
-        '{"array":7}',
-        '{"array":-1.5}',
-        '{"same":7}',
-        '{"scalar":"0"}',
-        '{"enum":"KeptPlain","name":"RED"}',
-        '{"enum":"KeptColour","name":"GREEN"}',
-        '{"object":"KeptPlain"}',
-        '{"object":"Popen","fields":{"args":"touch forged"}}',
-        '{"object":"os.system","fields":{}}',
-        '{"object":"","fields":{}}',
-        '{"rng":{}}',
-        '{"rng":{"bit_generator":"Philox"}}',
-        '{"dict":[[1]]}',
-        "{}",
-        pytest.param("[" * 10**5 + "]" * 10**5, id="a very deep one"),
-    ],
-)
-@pytest.mark.parametrize("part", ['{"array":0}', None])
-def test_a_forged_leaf_and_a_tree_that_is_no_state_are_refused(forged, part, tmp_path):
+FORGED = '{"array":7} {"array":-1.5} {"same":7} {"scalar":"0"} {"enum":"KeptPlain","name":"RED"} {} {"dict":[[1]]} '
+FORGED += '{"enum":"KeptColour","name":"GREEN"} {"object":"KeptPlain"} {"object":"os.system","fields":{"a":"id"}} '
+FORGED += '{"rng":{}} {"rng":{"bit_generator":"Philox"}}'
+
+
+@pytest.mark.parametrize("forged", [*FORGED.split(), pytest.param("[" * 10**5 + "]" * 10**5, id="a very deep one")])
+def test_a_forged_leaf_and_a_tree_that_is_no_state_are_refused(forged, tmp_path):
     Checkpoints(tmp_path).save({"value": np.arange(3.0)})
-    forge(newest(tmp_path), lambda body: forged if part is None else body.replace(part, forged))
+    forge(newest(tmp_path), lambda body: body.replace('{"array":0}', forged))
+    with pytest.raises(CheckpointError, match=r"checkpoint 1 in .* is damaged"):
+        Checkpoints(tmp_path).load()
+    forge(newest(tmp_path), lambda _: forged)
     with pytest.raises(CheckpointError, match=r"checkpoint 1 in .* is damaged"):
         Checkpoints(tmp_path).load()
 
@@ -346,11 +290,9 @@ def test_checkpoints_are_as_far_apart_as_asked(tmp_path, monkeypatch):
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     keeper = Checkpoints(tmp_path, every=60.0)
-    assert not keeper.due()
-    now += 59.0
-    assert not keeper.due()
-    now += 1.0
-    assert keeper.due()
+    for later, due in ((0.0, False), (59.0, False), (1.0, True)):
+        now += later
+        assert keeper.due() == due
     keeper.save({})
     assert not keeper.due()
     assert Checkpoints(tmp_path, every=0).due()
@@ -390,10 +332,22 @@ class Case:
 WEAK, STRONG = {"strength": 0.5}, {"strength": 3.0}
 ONE_PASS = {"scale", "search", "refinement", "done"}
 PASSES = {"scale", "search", "again", "trial", "done"}
+NOTHING = {"scale", "search", "done"}
 SAME_VECTORS = {"strength": 2.0, "correlation": 1.0, "symmetric": True}
+SOME_PASSES = {"n_components": 2, "memory_limit": 9_000, "max_passes": 3}
+WHOLE = ["whole", "symmetric"]
+
+
+def smooth_noise(n, dims, rng):
+    return coloured(n, smooth(dims, 0.8), rng)
+
+
+def dependent_noise(n, dims, rng):
+    return serial(n, dims, rng, 0.7)
+
+
 CASES = {
-    "whole": Case((6,) * 3, ["whole", "symmetric"], ONE_PASS, 70),
-    "whole, nothing found": Case((6,) * 3, ["whole", "symmetric"], {"scale", "search", "done"}, truth=WEAK),
+    "whole": Case((6,) * 3, WHOLE, ONE_PASS, 70),
     "flow": Case((7,) * 4, ["flow"], ONE_PASS, solver={"memory_limit": 11_000}),
     "flow, several passes": Case((7,) * 4, ["flow"], PASSES, 60, WEAK, {"memory_limit": 11_000, "max_passes": 3}),
     "found in a later pass": Case(
@@ -404,38 +358,12 @@ CASES = {
     ),
     "singles": Case((5,) * 5, ["singles"], ONE_PASS, 150, solver={"memory_limit": 13_000}),
     "symmetric and symmetric pairs beside a flow": Case(
-        (5,) * 6,
-        ["flow", "symmetric", "symmetric pairs"],
-        ONE_PASS,
-        truth=SAME_VECTORS,
-        solver={"memory_limit": 100_000},
+        (5,) * 6, ["flow", "symmetric", "symmetric pairs"], ONE_PASS, 80, SAME_VECTORS, {"memory_limit": 100_000}
     ),
-    "smooth noise": Case(
-        (6,) * 3,
-        ["whole", "symmetric"],
-        ONE_PASS,
-        100,
-        solver={"whiten": "modes"},
-        noise=lambda n, d, rng: coloured(n, smooth(d, 0.8), rng),
-    ),
-    "neighbours that are alike": Case(
-        (6,) * 3,
-        ["whole", "symmetric"],
-        {"scale", "search", "done"},
-        80,
-        {"strength": 2.0},
-        noise=lambda n, d, rng: serial(n, d, rng, 0.7),
-    ),
-    "three components": Case((6,) * 3, ["whole", "symmetric"], ONE_PASS, 130, solver={"n_components": 3}, components=3),
-    "components and passes": Case(
-        (6,) * 4,
-        ["flow"],
-        PASSES | {"refinement"},
-        90,
-        WEAK,
-        {"n_components": 2, "memory_limit": 9_000, "max_passes": 3},
-        2,
-    ),
+    "smooth noise": Case((6,) * 3, WHOLE, ONE_PASS, 100, STRONG, {"whiten": "modes"}, noise=smooth_noise),
+    "neighbours that are alike": Case((6,) * 3, WHOLE, NOTHING, 80, {"strength": 2.0}, noise=dependent_noise),
+    "three components": Case((6,) * 3, WHOLE, ONE_PASS, 130, solver={"n_components": 3}, components=3),
+    "components and passes": Case((6,) * 4, ["flow"], PASSES | {"refinement"}, 90, WEAK, SOME_PASSES, components=2),
 }
 
 
@@ -454,7 +382,7 @@ def stopping(monkeypatch):
         def stop(keeper, run, engine):
             after_round(keeper, run, engine)
             if next(rounds) % k == 0:
-                stopped.append((run, engine))
+                stopped.append(run)
                 raise StoppedError
 
         monkeypatch.setattr(Keeper, "after_round", stop)
@@ -471,23 +399,6 @@ def in_pieces(make_solver, make_source, look=lambda: None):
         except StoppedError:
             look()
     raise AssertionError("no progress")
-
-
-def check_restored(run, engine, solver, source, folder):
-    """What the checkpoint gives is what was in memory: every attribute, recursively, and the same next question."""
-    other = open_engine(source)
-    restored = solver.start(other)
-    stored = Checkpoints(folder).load()
-    restored.restore(stored["run"])
-    other.seek(stored["engine"])
-    same(run.ask(), restored.ask())
-    assert isinstance(run, RaceRun)
-    for race in run.races:  # who will not be told any more has no question
-        race._asked = [] if race.done else race._asked
-    run._asked = [] if run.ask() is None else run._asked
-    same(run, restored)
-    same(engine.position(), other.position())
-    assert engine.n_skipped == other.n_skipped
 
 
 # Three components are stopped by a callback below; of the others, each part is in a case that is not long.
@@ -510,9 +421,7 @@ def test_a_run_stopped_after_every_round_ends_with_the_same_bits(name, tmp_path,
         return RaceSolver(**options, checkpoint=folder, checkpoint_every=0, resume=True)
 
     def look():
-        run, engine = stopped[-1]
-        phases.update(race.phase for race in run.races)
-        check_restored(run, engine, make(), samples, folder)
+        phases.update(race.phase for race in stopped[-1].races)
 
     same(whole, in_pieces(make, lambda: samples, look))
     assert phases == case.phases
@@ -521,32 +430,18 @@ def test_a_run_stopped_after_every_round_ends_with_the_same_bits(name, tmp_path,
     assert len(stopped) >= len(whole.history)  # as many stops as rounds
 
 
-def test_all_phases_and_strategies_are_in_the_cases_that_are_not_long():
-    quick = [case for name, case in CASES.items() if name not in LONG]
-    assert set().union(*(case.phases for case in quick)) == PASSES | ONE_PASS
-    strategies = {name for case in quick for name in case.strategies}
-    assert strategies == {"whole", "flow", "singles", "symmetric", "symmetric pairs"}
-
-
 def test_a_callback_that_raises_stops_a_run_that_can_be_resumed(tmp_path):
-    case = CASES["three components"]
-    samples, seen, failed = case.samples(), itertools.count(1), 0
-    whole = RaceSolver(random_state=3, n_components=3).run(samples)
+    samples, seen, stops = CASES["three components"].samples(), itertools.count(1), []
+    options = {"random_state": 3, "n_components": 3}
 
     def fail(record):
         if next(seen) % 11 == 0:
             raise StoppedError
 
-    for failed in range(1000):  # noqa: B007
-        try:
-            solver = RaceSolver(
-                random_state=3, n_components=3, checkpoint=tmp_path, checkpoint_every=0, resume=True, callbacks=[fail]
-            )
-            same(whole, solver.run(samples))
-            break
-        except StoppedError:
-            pass
-    assert failed > 2
+    kept = {"checkpoint": tmp_path, "checkpoint_every": 0, "resume": True, "callbacks": [fail]}
+    found = in_pieces(lambda: RaceSolver(**options, **kept), lambda: samples, lambda: stops.append(1))
+    same(RaceSolver(**options).run(samples), found)
+    assert len(stops) > 2
 
 
 @pytest.mark.parametrize("kind", ["law", "law that ends", "synthetic stream", "iterable"])
@@ -598,12 +493,6 @@ def test_skipped_samples_are_counted_once_whatever_the_passes(tmp_path, monkeypa
 # Damaged checkpoints.
 
 
-def flip(path, place):
-    content = bytearray(path.read_bytes())
-    content[place] ^= 0b100
-    path.write_bytes(content)
-
-
 def change_version(checkpoint):
     text = (checkpoint / "tpca-state.json").read_text()
     now = f'"version": {tpca.checkpoint.VERSION}'
@@ -619,14 +508,11 @@ def truncate(path):
 DAMAGES = {
     "arrays cut short": (lambda c: truncate(c / "tpca-arrays.npz"), "checksum of tpca-arrays.npz"),
     "arrays empty": (lambda c: (c / "tpca-arrays.npz").write_bytes(b""), "checksum of tpca-arrays.npz"),
-    "a byte of the arrays": (lambda c: flip(c / "tpca-arrays.npz", 1000), "checksum of tpca-arrays.npz"),
     "no arrays": (lambda c: (c / "tpca-arrays.npz").unlink(), "No such file"),
     "state cut short": (lambda c: truncate(c / "tpca-state.json"), "checksum of tpca-state.json"),
     "state empty": (lambda c: (c / "tpca-state.json").write_text(""), "damaged"),
     "state not an object": (lambda c: (c / "tpca-state.json").write_text("[1]\n{}\n"), "not one of tpca's"),
-    "a byte of the state": (lambda c: flip(c / "tpca-state.json", -100), "checksum of tpca-state.json"),
     "not text": (lambda c: (c / "tpca-state.json").write_bytes(b"\xff\xfe\x00"), "damaged"),
-    "another program's": (lambda c: (c / "tpca-state.json").write_text('{"format": "x"}\n{}\n'), "not one of tpca's"),
     "another version": (change_version, "version 99, this tpca reads version"),
     "no state": (lambda c: (c / "tpca-state.json").unlink(), "No such file"),
 }
@@ -665,7 +551,7 @@ def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(tmp_path, stoppi
 def test_if_all_are_damaged_that_is_an_error(tmp_path, stopping):
     samples, folder = CASES["whole"].samples(), tmp_path / "run"
     unfinished(folder, samples, 5, stopping, random_state=3)
-    for checkpoint, damage in zip(sorted(folder.iterdir()), ("a byte of the arrays", "another version"), strict=True):
+    for checkpoint, damage in zip(sorted(folder.iterdir()), ("arrays cut short", "another version"), strict=True):
         DAMAGES[damage][0](checkpoint)
     for resume in (True, False):
         with pytest.raises(CheckpointError, match=r"checkpoint 5 .*version 99.*checkpoint 4 .*checksum.*empty folder"):
@@ -733,15 +619,8 @@ def test_other_settings_are_refused_by_name(tmp_path, stopping):
     samples = CASES["whole"].samples()
     usual = {"random_state": 3, "memory_limit": "1MB", "max_samples": 100, "confidence": 0.95, "n_components": 2}
     unfinished(tmp_path, samples, 5, stopping, **usual)
-    others = {
-        "random_state": 4,
-        "memory_limit": "2MB",
-        "max_samples": None,
-        "max_passes": 2,
-        "confidence": 0.9,
-        "tol": 0.1,
-    }
-    others |= {"n_components": 1, "partition": [(0,), (1, 2)]}
+    others = {"random_state": 4, "memory_limit": "2MB", "max_samples": None, "max_passes": 2, "confidence": 0.9}
+    others |= {"tol": 0.1, "n_components": 1, "partition": [(0,), (1, 2)]}
     for name, value in others.items():
         with pytest.raises(CheckpointError, match=rf"was made with {name}=.*, now it is .*same settings"):
             RaceSolver(**usual | {name: value}, checkpoint=tmp_path, resume=True).run(samples)
@@ -785,7 +664,9 @@ def test_an_unfinished_run_is_not_overwritten(tmp_path, stopping):
 def test_a_finished_run_is_resumed_at_once_and_may_be_overwritten(tmp_path):
     samples, seen = CASES["three components"].samples(), []
     options = {"n_components": 3, "checkpoint": tmp_path, "checkpoint_every": MINUTE}
+    usual = signal.getsignal(signal.SIGINT)
     first = RaceSolver(random_state=3, **options).run(samples)
+    assert signal.getsignal(signal.SIGINT) is usual
     assert len(os.listdir(tmp_path)) == 1  # no time for more than the last
     same(first, RaceSolver(random_state=3, **options, resume=True, callbacks=[seen.append]).run(samples))
     assert seen == []  # not a single round
@@ -803,138 +684,88 @@ def test_resuming_where_there_is_nothing_starts_anew(tmp_path):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Processes that are killed, interrupted, or have no disk.
-
-STORED = {
-    "components": {"solver": {"random_state": 1, "n_components": 3}, "dims": (8, 8, 8), "components": 3, "n": 250},
-    "passes": {
-        "solver": {"random_state": 1, "memory_limit": 10_000, "max_passes": 6},
-        "dims": (8,) * 4,
-        "n": 150,
-        "stream": {"nan_policy": "omit", "shuffle": True, "random_state": 5},
-    },
-}
-
-
-class Fits:
-    """Fits of one stored file in processes of their own."""
-
-    _wholes: ClassVar = {}
-
-    def __init__(self, name, folder, server):
-        self._name = name
-        plan = STORED[name]
-        samples = np.random.default_rng(0).standard_normal((plan["n"], *plan["dims"]), dtype=np.float32)
-        for number in range(plan.get("components", 0)):
-            samples += SpikedTensor.random(plan["dims"], 3.0 + 2.0 * number, random_state=number).signal()
-        if "stream" in plan:
-            samples[::13, 0, 0] = np.nan
-        np.save(folder / "data.npy", samples)
-        self.folder, self._server = folder, server
-        self._job = {"data": str(folder / "data.npy"), "solver": plan["solver"], "stream": plan.get("stream", {})}
-
-    def send(self, run, **more):
-        job = {**self._job, "folder": str(self.folder / run), "result": str(self.folder / f"{run}.npz"), **more}
-        self._server.stdin.write(f"{json.dumps(job)}\n")
-        self._server.stdin.flush()
-
-    def start(self, run, **more):
-        """The id of the process; it was about to fit when it gave it."""
-        self.send(run, **more)
-        return int(self.wait_for("start"))
-
-    def wait_for(self, word):
-        """What the process said after ``word``."""
-        for line in self._server.stdout:
-            if line.startswith(word):
-                return line.removeprefix(word).strip()
-            assert not line.startswith("end"), f"the fit ended without saying {word!r}"
-        raise AssertionError("the server is gone")
-
-    def end(self):
-        """What else the process says, and how it ends."""
-        said = []
-        for line in self._server.stdout:
-            if line.startswith("end"):
-                return said, int(line.split()[1])
-            said.append(line.rstrip("\n"))
-        raise AssertionError("the server is gone")
-
-    def finish(self, run, **more):
-        self.start(run, **more)
-        said, code = self.end()
-        assert code == 0
-        return said
-
-    def result(self, run):
-        return (self.folder / f"{run}.npz").read_bytes()
-
-    def whole(self):
-        """The fit of the same samples that nothing disturbs, made once."""
-        if self._name not in self._wholes:
-            rounds = sum(line.startswith("round") for line in self.finish("whole"))
-            self._wholes[self._name] = SimpleNamespace(rounds=rounds, result=self.result("whole"))
-        return self._wholes[self._name]
-
-
-@pytest.fixture(scope="module")
-def server():
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-W", "error", str(SCRIPT)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as process:
-        yield process
-        process.stdin.close()
+# Processes that are killed or interrupted.
 
 
 @pytest.mark.parametrize(
-    ("name", "kills"),
+    ("n", "options", "stream"),
     [
-        ("components", 4),
-        pytest.param("passes", 4, marks=pytest.mark.slow),
-        pytest.param("components", 16, marks=pytest.mark.slow),
-        pytest.param("passes", 12, marks=pytest.mark.slow),
+        (250, {"random_state": 1, "n_components": 3}, {}),
+        (150, {"random_state": 1, "memory_limit": 10_000, "max_passes": 6}, {"nan_policy": "omit", "shuffle": True}),
     ],
+    ids=["components", "passes"],
 )
 @pytest.mark.slow
-def test_a_fit_killed_again_and_again_ends_with_the_same_bytes(name, kills, tmp_path, server):
-    fits = Fits(name, tmp_path, server)
-    rounds = fits.whole().rounds
-    # A pause in every round makes the fit long enough; the kills fall at random moments, in rounds, in pauses and while
-    # checkpoints are written.  The outcome must be the same for every choice of moments, so there is no seed.
-    pause, moments, hit, chain = 0.005, random.Random(), 0, 0
-    while hit < kills:
-        run = f"chain {chain}"
+def test_a_fit_killed_again_and_again_ends_with_the_same_bits(n, options, stream, tmp_path):
+    """Kills fall at random moments, in rounds, in pauses and while checkpoints are written.
+
+    The outcome must be the same for every choice of moments, so there is no seed.
+    """
+    dims, data = ((8, 8, 8) if "n_components" in options else (8,) * 4), tmp_path / "data.npy"
+    samples = np.random.default_rng(0).standard_normal((n, *dims), dtype=np.float32)
+    for number in range(options.get("n_components", 0)):
+        samples += SpikedTensor.random(dims, 3.0 + 2.0 * number, random_state=number).signal()
+    if stream:
+        samples[::13, 0, 0] = np.nan
+    np.save(data, samples)
+    whole = RaceSolver(**options).run(open_stream(data, **stream))
+    rounds, pause, hits, chain = len(whole.history), 0.005, 0, 0
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tpca.solvers.race.solver", "tpca.data"])
+    while hits < 12:
+        folder, code = tmp_path / f"chain {chain}", None
         chain += 1
         assert chain < 50
-        while not (tmp_path / f"{run}.npz").exists():
-            kill = {"kill_after": moments.uniform(0.0, 0.5 * rounds * pause)} if hit < kills else {}
-            fits.send(run, pause=pause, **kill)
-            said, code = fits.end()
+        while code != 0:
+            process = context.Process(target=killed_fit.fit, args=(data, folder, options, stream, pause))
+            process.start()
+            if hits < 12:
+                process.join(random.uniform(0.0, 0.3 + rounds * pause))
+                process.kill()
+            process.join()
+            code = process.exitcode
             assert code in (0, -signal.SIGKILL)
-            started = any(line.startswith("start") for line in said)
-            hit += code == -signal.SIGKILL and started and not (tmp_path / f"{run}.npz").exists()
-        assert fits.result(run) == fits.whole().result
-        assert all(path.name.isdigit() for path in (tmp_path / run).iterdir())  # nothing half-written is left
-    assert hit >= kills
+            hits += code != 0 and folder.exists()
+        ended = RaceSolver(**options, checkpoint=folder, resume=True).run(open_stream(data, **stream))
+        same(whole, ended)
+        assert all(path.name.isdigit() for path in folder.iterdir())  # nothing half-written is left
 
 
+@pytest.fixture
+def interruptible():
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored
+    yield
+    signal.signal(signal.SIGINT, usual)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("asking", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_waits_for_the_round_and_its_checkpoint(asking, tmp_path, server):
-    fits = Fits("components", tmp_path, server)
-    process = fits.start("run", pause=0.2)
-    fits.wait_for("round 5")
-    os.kill(process, asking)
-    said, code = fits.end()
-    assert code == 0
-    assert said.pop() == f"RunInterrupted: stopped; everything so far is in {str(tmp_path / 'run')!r}."
-    assert not (tmp_path / "run" / ".lock").exists()
-    assert len(said) <= 2  # of the same round: every component speaks for itself
-    stored = Checkpoints(tmp_path / "run").load()
+def test_an_interrupt_waits_for_the_round_and_its_checkpoint_and_a_second_does_not(asking, tmp_path):
+    samples, seen = CASES["three components"].samples(), []
+    options = {"random_state": 3, "n_components": 3, "checkpoint_every": 0, "resume": True}
+
+    def ask_to_stop(record, times=1):
+        seen.append(record)
+        for _ in range(times if len(seen) == 5 else 0):
+            os.kill(os.getpid(), asking)
+            time.sleep(0.01)
+
+    with pytest.raises(RunInterrupted, match=re.escape(f"stopped; everything so far is in {str(tmp_path / 'one')!r}.")):
+        RaceSolver(**options, checkpoint=tmp_path / "one", callbacks=[ask_to_stop]).run(samples)
+    assert not (tmp_path / "one" / ".lock").exists()
+    stored = Checkpoints(tmp_path / "one").load()
     assert not stored["finished"]
-    assert sum(len(race.history) for race in stored["run"]["races"]) == 5 + len(said)
-    fits.finish("run")
-    assert fits.result("run") == fits.whole().result
+    assert 5 <= len(seen) <= 7  # of the same round: every component speaks for itself
+    assert sum(len(race.history) for race in stored["run"]["races"]) == len(seen)
+    whole = RaceSolver(random_state=3, n_components=3).run(samples)
+    same(whole, RaceSolver(**options, checkpoint=tmp_path / "one").run(samples))
+    if asking == signal.SIGINT:
+        seen.clear()
+        with pytest.raises(KeyboardInterrupt) as stopped:
+            RaceSolver(**options, checkpoint=tmp_path / "two", callbacks=[lambda r: ask_to_stop(r, 2)]).run(samples)
+        assert stopped.type is KeyboardInterrupt  # had the first been enough, it would have been RunInterrupted
+        assert len(seen) == 5
+        same(whole, RaceSolver(**options, checkpoint=tmp_path / "two").run(samples))
 
 
 @pytest.mark.parametrize("asking", [signal.SIGINT, signal.SIGTERM])
@@ -953,17 +784,17 @@ def test_a_round_that_may_last_for_ever_is_ended_also_where_ctrl_c_is_ignored(as
     assert time.monotonic() - began < MINUTE / 2
 
 
-def test_a_folder_is_of_one_run_at_a_time_and_a_dead_one_holds_nothing(tmp_path, server):
-    fits = Fits("components", tmp_path, server)
-    process = fits.start("run", pause=MINUTE)
-    fits.wait_for("round 1")
-    with pytest.raises(CheckpointError, match="is in use by another run; wait until it has ended"):
-        RaceSolver(checkpoint=tmp_path / "run").run(tmp_path / "data.npy")
-    os.kill(process, signal.SIGKILL)
-    assert fits.end()[1] == -signal.SIGKILL
+def test_a_folder_is_of_one_run_at_a_time_and_a_dead_one_holds_nothing(tmp_path):
+    samples, words = CASES["whole"].samples(), "import sys, pathlib, tpca.files as f\n"
+    words += "with f.alone_in(pathlib.Path(sys.argv[1])): print('held', flush=True); input()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", words, str(tmp_path / "run")], **pipes) as other:
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(CheckpointError, match="is in use by another run; wait until it has ended"):
+            RaceSolver(checkpoint=tmp_path / "run").run(samples)
+        other.kill()
     assert (tmp_path / "run" / ".lock").exists()
-    fits.finish("run")
-    assert fits.result("run") == fits.whole().result
+    same(RaceSolver(random_state=3).run(samples), RaceSolver(random_state=3, checkpoint=tmp_path / "run").run(samples))
     assert not (tmp_path / "run" / ".lock").exists()
 
 
@@ -973,37 +804,3 @@ def test_threads_do_not_share_a_folder_either(tmp_path):
             pass
         assert (tmp_path / "run" / ".lock").exists()
     assert not (tmp_path / "run").exists()
-
-
-def test_a_second_interrupt_does_not_wait(tmp_path, server):
-    fits = Fits("components", tmp_path, server)
-    process = fits.start("run", pause=MINUTE)
-    fits.wait_for("round 1")
-    began = time.monotonic()
-    os.kill(process, signal.SIGINT)
-    time.sleep(0.3)
-    os.kill(process, signal.SIGINT)
-    said, code = fits.end()
-    assert (said, code) == (["KeyboardInterrupt"], 0)  # had the first been enough, it would have said RunInterrupted
-    assert time.monotonic() - began < MINUTE / 2
-    fits.finish("run")
-    assert fits.result("run") == fits.whole().result
-
-
-def test_the_handler_of_interrupts_is_the_old_one_afterwards(tmp_path):
-    before = signal.getsignal(signal.SIGINT)
-    RaceSolver(checkpoint=tmp_path, max_samples=20).run(LawEngine(None, dims=(3, 3)))
-    assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_a_full_disk_is_said_and_nothing_is_lost(tmp_path, server):
-    fits = Fits("components", tmp_path, server)
-    said = fits.finish("run", full_after=20)
-    assert said[-1].startswith(f"CheckpointError: cannot write a checkpoint to {str(tmp_path / 'run')!r}: ")
-    assert "File too large" in said[-1]
-    assert sum(line.startswith("round") for line in said) <= 22  # several components speak in one round
-    assert sorted(path.name.isdigit() for path in (tmp_path / "run").iterdir()) == [True, True]
-    stored = Checkpoints(tmp_path / "run").load()  # a warning would be an error here
-    assert not stored["finished"]
-    fits.finish("run")
-    assert fits.result("run") == fits.whole().result

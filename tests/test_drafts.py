@@ -20,7 +20,6 @@ from tpca.files import clear_drafts, drafts, replacing
 from tpca.model import Samples
 from tpca.result import load
 
-READS = 300
 STEPS = [(os, "replace"), (os, "unlink"), (shutil, "rmtree"), (np, "savez"), (Path, "write_text")]
 
 

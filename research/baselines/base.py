@@ -33,7 +33,7 @@ from tpca.engines import open_engine
 from tpca.engines.base import A
 from tpca.errors import ModelError, SolverError, StreamError
 from tpca.solvers.estimate import Estimate, StopReason
-from tpca.solvers.memory import held_bytes
+from tpca.solvers.options import held_bytes
 from tpca.solvers.rank_one import positive
 from tpca.tensors import Answer, Gradients, Query, TensorSum, contract
 from tpca.tensors.blocks import Array, Partition

@@ -46,7 +46,7 @@ import numpy as np
 from research.baselines.base import Baseline, OnePass, StepSizes, check_dims
 from tpca.randomness import generator
 from tpca.solvers.estimate import Estimate
-from tpca.solvers.paper.step import ascent_step, normalise
+from tpca.solvers.paper.run import ascent_step, normalise
 from tpca.solvers.rank_one import leading, units
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition, unit

@@ -7,7 +7,7 @@ In block m's turn the other blocks stand still, so a fresh sample's gradient is 
 
 Q the unit part of the start that is orthogonal to A, U uniform on the unit sphere of the rest (D − 2 dimensions).
 Neither Q nor A nor the law of Z changes when the rest is rotated, so U stays uniform and independent of (a, q, r), and
-the ascent step (:mod:`tpca.solvers.paper.step`) moves
+the ascent step (:mod:`tpca.solvers.paper.run`) moves
 
 .. math::
     g_a = s + z_a, \quad g_q = z_q, \quad g_u = z_u, \qquad R = (a g_a + q g_q + r g_u)/n, \quad n^2 = a^2+q^2+r^2

@@ -31,8 +31,8 @@ from research.simulate.chain import advance
 from research.simulate.starts import BlockStart
 from tpca.errors import SolverError
 from tpca.model import SpikedTensor
+from tpca.solvers.paper.run import block_vectors
 from tpca.solvers.paper.schedule import Constants, Leg, Schedule, decay_length, empirical_schedule, search_steps
-from tpca.solvers.paper.vectors import block_vectors
 from tpca.solvers.rank_one import positive
 from tpca.tensors.blocks import Array, Partition, unit
 

@@ -22,7 +22,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tpca.model import cor
-from tpca.solvers.paper.vectors import identity
 from tpca.tensors.blocks import Array, unit
 
 
@@ -95,4 +94,4 @@ class BlockStart:
         if len(self.truth) != 2:
             return [None, functools.reduce(np.multiply.outer, self.random)]
         shape = tuple(len(v) for v in self.truth)
-        return [unit(identity(shape)), np.multiply.outer(*self.random)]
+        return [unit(np.eye(shape[0], shape[1])), np.multiply.outer(*self.random)]

@@ -21,9 +21,8 @@ from research.theory import cramer_rao, gaussian_error
 from tpca.engines import open_engine
 from tpca.model import SpikedTensor
 from tpca.randomness import generator
-from tpca.solvers.paper.run import PaperRun
+from tpca.solvers.paper.run import PaperRun, block_vectors
 from tpca.solvers.paper.schedule import Leg
-from tpca.solvers.paper.vectors import block_vectors
 from tpca.solvers.race.run import RaceSolver
 from tpca.tensors.blocks import Array, Partition, unit
 

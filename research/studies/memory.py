@@ -42,7 +42,7 @@ from tpca.planning import race_size
 from tpca.randomness import generator
 from tpca.solvers.estimate import Estimate
 from tpca.solvers.least_squares.solver import LeastSquares
-from tpca.solvers.memory import held_bytes
+from tpca.solvers.options import held_bytes
 from tpca.solvers.paper.run import PaperRun
 from tpca.solvers.paper.solver import PaperSolver
 from tpca.solvers.race.rounds import samples_factor

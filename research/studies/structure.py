@@ -30,6 +30,7 @@ from research.studies.study import Finding, Params, Records, Scale, Slope, Study
 from research.theory import adaptive_samples
 from tpca.model import SpikedTensor, gauge
 from tpca.randomness import generator
+from tpca.solvers.paper.run import MARGIN, pairings_of
 from tpca.solvers.paper.schedule import (
     PRESETS,
     Constants,
@@ -39,7 +40,6 @@ from tpca.solvers.paper.schedule import (
     search_steps,
     theorem_schedule,
 )
-from tpca.solvers.paper.vectors import MARGIN, pairings_of
 from tpca.tensors.blocks import Array, Partition
 
 # ---- between the worst case and equal vectors

@@ -25,9 +25,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tpca import __version__
 from tpca.errors import JSON_BYTES, CheckpointError, check_regular
 from tpca.files import checksum, clear_drafts, discard, drafts
-from tpca.wording import tpca_version
 
 __all__ = ["VERSION", "CheckpointWarning", "Checkpoints", "kept"]
 
@@ -44,84 +44,81 @@ def kept(cls: T) -> T:
     return cls
 
 
-class Encoder:
-    """A tree of state as JSON values and a list of arrays."""
+def _encode(state: Any) -> tuple[Any, list[NDArray[Any]]]:
+    """A tree of state as JSON values, and its arrays."""
+    arrays: list[NDArray[Any]] = []
+    places: dict[int, int] = {}  # id -> number, of everything that may be shared
+    held: list[Any] = []  # keeps those ids from being used again
 
-    def __init__(self) -> None:
-        self.arrays: list[NDArray[Any]] = []
-        self._places: dict[int, int] = {}  # id -> number, of everything that may be shared
-        self._held: list[Any] = []  # keeps those ids from being used again
-
-    def encode(self, value: Any) -> Any:
-        """A value as JSON, its arrays put into the list."""
+    def put(value: Any) -> Any:
         if value is None or isinstance(value, bool | str) or type(value) in (int, float):
             return value  # json writes floats so that they are read back exactly, also inf and nan
         if isinstance(value, list):
-            return [self.encode(v) for v in value]
+            return [put(v) for v in value]
         if isinstance(value, tuple):
-            return {"tuple": [self.encode(v) for v in value]}
+            return {"tuple": [put(v) for v in value]}
         if isinstance(value, dict):
-            return {"dict": [[self.encode(k), self.encode(v)] for k, v in value.items()]}
-        if isinstance(value, enum.Enum) and type(value).__name__ in _KEPT:
-            return {"enum": type(value).__name__, "name": value.name}
+            return {"dict": [[put(k), put(v)] for k, v in value.items()]}
+        name = type(value).__name__
+        if isinstance(value, enum.Enum) and name in _KEPT:
+            return {"enum": name, "name": value.name}
         if isinstance(value, np.generic):
-            self.arrays.append(np.asarray(value))
-            return {"scalar": len(self.arrays) - 1}
-        if id(value) in self._places:
-            return {"same": self._places[id(value)]}
-        self._places[id(value)] = len(self._places)
-        self._held.append(value)
+            arrays.append(np.asarray(value))
+            return {"scalar": len(arrays) - 1}
+        if id(value) in places:
+            return {"same": places[id(value)]}
+        places[id(value)] = len(places)
+        held.append(value)
         if isinstance(value, np.ndarray):
             # BLAS may round a strided array differently from a contiguous one: a resumed run would not be the same.
             if not value.flags.c_contiguous or value.dtype.hasobject:
                 raise TypeError(f"state arrays must be C-contiguous numbers, got strides {value.strides}.")
-            self.arrays.append(value)
-            return {"array": len(self.arrays) - 1}
+            arrays.append(value)
+            return {"array": len(arrays) - 1}
         if isinstance(value, np.random.Generator):
             return {"rng": value.bit_generator.state}
-        name = type(value).__name__
         if _KEPT.get(name) is not type(value):
             raise TypeError(f"objects of class {name} cannot be part of a checkpoint.")
-        names = [f.name for f in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else list(vars(value))
-        return {"object": name, "fields": {n: self.encode(getattr(value, n)) for n in names}}
+        fields = [f.name for f in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else list(vars(value))
+        return {"object": name, "fields": {n: put(getattr(value, n)) for n in fields}}
+
+    return put(state), arrays
 
 
-class Decoder:
-    """The way back."""
+def _decode(tree: Any, arrays: list[NDArray[Any]]) -> Any:
+    """What a tree stands for."""
+    shared: list[Any] = []
 
-    def __init__(self, arrays: list[NDArray[Any]]) -> None:
-        self._arrays = arrays
-        self._shared: list[Any] = []
-
-    def decode(self, tree: Any) -> Any:
-        """What a tree stands for."""
+    def get(tree: Any) -> Any:
         if isinstance(tree, list):
-            return [self.decode(t) for t in tree]
+            return [get(t) for t in tree]
         if not isinstance(tree, dict):
             return tree
         if "tuple" in tree:
-            return tuple(self.decode(t) for t in tree["tuple"])
+            return tuple(get(t) for t in tree["tuple"])
         if "dict" in tree:
-            return {self.decode(k): self.decode(v) for k, v in tree["dict"]}
+            return {get(k): get(v) for k, v in tree["dict"]}
         if "enum" in tree:
             return _KEPT[tree["enum"]][tree["name"]]  # type: ignore[index]
         if "scalar" in tree:
-            return self._arrays[tree["scalar"]][()]
+            return arrays[tree["scalar"]][()]
         if "same" in tree:
-            return self._shared[tree["same"]]
-        place = len(self._shared)
-        self._shared.append(None)
+            return shared[tree["same"]]
+        place = len(shared)
+        shared.append(None)
         if "array" in tree:
-            self._shared[place] = self._arrays[tree["array"]]
+            shared[place] = arrays[tree["array"]]
         elif "rng" in tree:
-            self._shared[place] = rng = np.random.default_rng()
+            shared[place] = rng = np.random.default_rng()
             rng.bit_generator.state = tree["rng"]  # refuses that of another kind
         else:
             made: Any = object.__new__(_KEPT[tree["object"]])
-            self._shared[place] = made  # before its fields, which may lead back to it
+            shared[place] = made  # before its fields, which may lead back to it
             for name, field in tree["fields"].items():
-                object.__setattr__(made, name, self.decode(field))
-        return self._shared[place]
+                object.__setattr__(made, name, get(field))
+        return shared[place]
+
+    return get(tree)
 
 
 class CheckpointWarning(UserWarning):
@@ -136,7 +133,18 @@ class Checkpoints:
             raise CheckpointError(f"checkpoint_every must be a number of seconds, 0 or more, got {every}.")
         self.folder, self.every = Path(folder), float(every)
         self._last = time.monotonic()
-        self._check_folder()
+        # A link, and what is numbered as a checkpoint but is none, are somebody's, who may lose by it.
+        if self.folder.is_symlink():
+            raise CheckpointError(
+                f"{str(self.folder)!r} is a symbolic link, and checkpoints are not removed through links; "
+                f"name the folder itself: {os.path.realpath(self.folder)!r}."
+            )
+        for path in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
+            if path.name.isdigit() and not _is_checkpoint(path) and os.path.lexists(path):
+                raise CheckpointError(
+                    f"{str(path)!r} has the name of a checkpoint, but something else is in it; "
+                    "choose another folder for checkpoints, such as a new one."
+                )
 
     def due(self) -> bool:
         """Whether it is time for another one."""
@@ -169,11 +177,9 @@ class Checkpoints:
         for number in reversed(self._numbers()):
             try:
                 state = _read(self.folder / f"{number:08d}")
-            except CheckpointError as error:
-                problems.append(f"checkpoint {number} in {str(self.folder)!r} {error}")
-                continue
             except Exception as error:  # a damaged file may raise anything
-                problems.append(f"checkpoint {number} in {str(self.folder)!r} is damaged ({error})")
+                said = str(error) if isinstance(error, CheckpointError) else f"is damaged ({error})"
+                problems.append(f"checkpoint {number} in {str(self.folder)!r} {said}")
                 continue
             for problem in problems:
                 warnings.warn(f"{problem}; going on from checkpoint {number}.", CheckpointWarning, stacklevel=2)
@@ -197,20 +203,6 @@ class Checkpoints:
             return []
         return sorted(int(path.name) for path in self.folder.iterdir() if _is_checkpoint(path))
 
-    def _check_folder(self) -> None:
-        """Refuse a link, and what is numbered as a checkpoint but is none: both are somebody's, who may lose by it."""
-        if self.folder.is_symlink():
-            raise CheckpointError(
-                f"{str(self.folder)!r} is a symbolic link, and checkpoints are not removed through links; "
-                f"name the folder itself: {os.path.realpath(self.folder)!r}."
-            )
-        for path in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
-            if path.name.isdigit() and not _is_checkpoint(path) and os.path.lexists(path):
-                raise CheckpointError(
-                    f"{str(path)!r} has the name of a checkpoint, but something else is in it; "
-                    "choose another folder for checkpoints, such as a new one."
-                )
-
 
 def _is_checkpoint(path: Path) -> bool:
     """Whether a path is a folder of ours: numbered, with our own files in it and no others."""
@@ -224,12 +216,12 @@ def _is_checkpoint(path: Path) -> bool:
 
 def _fill(folder: Path, state: dict[str, Any]) -> None:
     """Write both files; the head of the state knows the checksums of its body and of the arrays."""
-    encoder = Encoder()
-    body = json.dumps(encoder.encode(state), separators=(",", ":"))
+    tree, arrays = _encode(state)
+    body = json.dumps(tree, separators=(",", ":"))
     packed = folder / ARRAYS
-    np.savez(packed, **{f"a{i}": array for i, array in enumerate(encoder.arrays)})  # type: ignore[arg-type]
-    head = {"format": "tpca checkpoint", "version": VERSION, "tpca": tpca_version()}
-    head |= {"arrays": checksum(packed), "body": _digest(body)}
+    np.savez(packed, **{f"a{i}": array for i, array in enumerate(arrays)})  # type: ignore[arg-type]
+    head = {"format": "tpca checkpoint", "version": VERSION, "tpca": __version__}
+    head |= {"arrays": checksum(packed), "body": hashlib.sha256(body.encode()).hexdigest()}
     (folder / STATE).write_text(f"{json.dumps(head)}\n{body}\n")
 
 
@@ -242,17 +234,13 @@ def _read(folder: Path) -> dict[str, Any]:
     if head["version"] != VERSION:
         writer = f"tpca {head['tpca']}" if isinstance(head.get("tpca"), str) else "another tpca"
         raise CheckpointError(f"is of {writer}: it has version {head['version']}, this tpca reads version {VERSION}")
-    if _digest(body) != head["body"]:
+    if hashlib.sha256(body.encode()).hexdigest() != head["body"]:
         raise ValueError(f"the checksum of {STATE} does not match")
     if checksum(folder / ARRAYS) != head["arrays"]:
         raise ValueError(f"the checksum of {ARRAYS} does not match")
     with np.load(folder / ARRAYS, allow_pickle=False) as stored:
         arrays = [stored[f"a{i}"] for i in range(len(stored.files))]
-    state = Decoder(arrays).decode(json.loads(body))
+    state = _decode(json.loads(body), arrays)
     if not isinstance(state, dict):
         raise ValueError(f"{STATE} holds a {type(state).__name__} instead of a state")
     return state
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

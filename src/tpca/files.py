@@ -86,7 +86,8 @@ def drafts(*paths: Path, removing: Sequence[Path] = ()) -> Iterator[list[Path]]:
     try:
         yield some
         for draft in some:
-            _flush_all(draft)
+            for path in (*(draft.rglob("*") if draft.is_dir() else ()), draft):
+                _flush(path)
         for path in removing:
             path.unlink(missing_ok=True)
         for draft, path in zip(some, paths, strict=True):
@@ -184,12 +185,6 @@ def _remove(path: Path) -> None:
     else:
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
-
-
-def _flush_all(path: Path) -> None:
-    for inner in path.rglob("*") if path.is_dir() else ():
-        _flush(inner)
-    _flush(path)
 
 
 def _flush(path: Path) -> None:

@@ -74,15 +74,28 @@ class Labels:
                 return f"their modes are {theirs_named}, expected {own_named}"
             if own.coords is None or theirs.coords is None:
                 continue
-            if (place := _unlike(own.coords, theirs.coords)) is not None:
-                name = own.name or theirs.name
+            if own.coords.dtype.kind in "fiu" and theirs.coords.dtype.kind in "fiu":
+                same = np.isclose(own.coords, theirs.coords, rtol=1e-6, atol=0, equal_nan=True).tolist()
+            else:
+                same = [as_text(x) == as_text(y) for x, y in zip(own.coords, theirs.coords, strict=True)]
+            if not all(same):
+                place, name = same.index(False), own.name or theirs.name
                 return f"entry {place} of {name!r} is {theirs.entry(place)!r}, expected {own.entry(place)!r}"
         return ""
 
     def as_json(self) -> dict[str, Any]:
         """The same as a file holds it."""
-        told = {str(i): _axis_json(axis) for i, axis in enumerate(self.axes) if axis.name or axis.coords is not None}
-        return {"sample": self.sample, **told} if self.sample else told
+        told: dict[str, Any] = {"sample": self.sample} if self.sample else {}
+        for i, axis in enumerate(self.axes):
+            own: dict[str, Any] = {"name": axis.name} if axis.name else {}
+            if axis.coords is not None:
+                kind = axis.coords.dtype.kind
+                plain = axis.coords.astype({"m": "i8", "M": "U"}[kind]) if kind in "mM" else axis.coords
+                own["entries"] = plain.tolist()
+                own |= {} if kind == "U" else {"dtype": axis.coords.dtype.newbyteorder("=").name}
+            if own:
+                told[str(i)] = own
+        return told
 
 
 def labels_of(axes: Sequence[Axis], what: str) -> Labels | None:
@@ -97,25 +110,20 @@ def labels_of(axes: Sequence[Axis], what: str) -> Labels | None:
     named: list[Axis] = []
     seen: Counter[str] = Counter()
     for axis in modes:
-        _refuse_twice(axis, what)
+        given: Any = () if axis.coords is None else axis.coords
+        values, places, counts = np.unique(given, return_inverse=True, return_counts=True)
+        if (counts > 1).any():
+            twice = int(np.argmax(counts > 1))
+            both = ", ".join(map(str, np.flatnonzero(places == twice)[:2]))
+            raise StreamError(
+                f"coordinates of a mode must differ, got {as_text(values[twice])!r} {counts[twice]} times along "
+                f"{axis.name!r} of {what} (entries {both}); rename one, or leave the coordinate out "
+                f"(DataArray.drop_vars({axis.name!r}))."
+            )
         seen[axis.name] += 1
         again = axis.name and seen[axis.name] > 1
         named.append(Axis(f"{axis.name}_{seen[axis.name]}" if again else axis.name, axis.coords))
     return Labels(tuple(named), sample.name)
-
-
-def _refuse_twice(axis: Axis, what: str) -> None:
-    if axis.coords is None:
-        return
-    values, first, counts = np.unique(axis.coords, return_index=True, return_counts=True)
-    if (counts > 1).any():
-        twice = int(np.argmax(counts > 1))
-        places = np.flatnonzero(axis.coords == values[twice])[:2].tolist() or [int(first[twice])]
-        raise StreamError(
-            f"coordinates of a mode must differ, got {as_text(values[twice])!r} {counts[twice]} times along "
-            f"{axis.name!r} of {what} (entries {', '.join(map(str, places))}); rename one, or leave the coordinate out "
-            f"(DataArray.drop_vars({axis.name!r}))."
-        )
 
 
 def as_coords(values: Any) -> Coords:
@@ -157,40 +165,17 @@ def parse_labels(found: Any, dims: Sequence[int], where: str = "labels") -> Labe
 
 def _parse_axis(told: dict[str, Any], mode: int, dims: Sequence[int], where: str) -> Axis:
     name, entries, dtype = told.get("name"), told.get("entries"), told.get("dtype")
-    coords = None
+    coords: Coords | None = None
     if entries is not None:
         if not isinstance(entries, list) or len(entries) != dims[mode]:
             count = len(entries) if isinstance(entries, list) else type(entries).__name__
             raise StreamError(f"{where!r} must give mode {mode} a list of {dims[mode]} names, got {count}.")
         with reading(f"{where!r} gives mode {mode} entries that cannot be used", "give names or numbers"):
-            coords = _parse_coords(entries, dtype)
+            if dtype is None:
+                numbers = all(type(entry) in (int, float) for entry in entries)
+                coords = np.array(entries, dtype=np.float64) if numbers else np.array([str(one) for one in entries])
+            elif (kind := np.dtype(str(dtype))).kind in "fiubmM":
+                coords = np.array([np.nan if entry is None else entry for entry in entries]).astype(kind)
+            else:
+                raise ValueError(f"dtype must be one of numbers or times, got {dtype!r}")
     return Axis("" if name is None else str(name), coords)
-
-
-def _parse_coords(entries: list[Any], dtype: Any) -> Coords:
-    if dtype is None:
-        numbers = all(type(entry) in (int, float) for entry in entries)
-        return np.array(entries, dtype=np.float64) if numbers else np.array([str(entry) for entry in entries])
-    kind = np.dtype(str(dtype))
-    if kind.kind not in "fiubmM":
-        raise ValueError(f"dtype must be one of numbers or times, got {dtype!r}")
-    return np.array([np.nan if entry is None else entry for entry in entries]).astype(kind)
-
-
-def _axis_json(axis: Axis) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": axis.name} if axis.name else {}
-    if axis.coords is None:
-        return told
-    kind = axis.coords.dtype.kind
-    plain = axis.coords.astype("i8") if kind == "m" else axis.coords.astype("U") if kind == "M" else axis.coords
-    dtype = {} if kind == "U" else {"dtype": axis.coords.dtype.newbyteorder("=").name}
-    return {**told, "entries": plain.tolist(), **dtype}
-
-
-def _unlike(a: Coords, b: Coords) -> int | None:
-    """The first entry whose coordinates differ."""
-    if a.dtype.kind in "fiu" and b.dtype.kind in "fiu":
-        same = np.isclose(a, b, rtol=1e-6, atol=0, equal_nan=True)
-    else:
-        same = np.array([as_text(x) == as_text(y) for x, y in zip(a, b, strict=True)], dtype=bool)
-    return None if same.all() else int(np.argmin(same))

@@ -87,7 +87,6 @@ class SpikedTensor:
         dims = check_dims(dims)
         if symmetric and len(set(dims)) > 1:
             raise ModelError(f"symmetric needs equal dims, got {dims}.")
-        inside = _inside_pairs(correlation, len(dims) // 2)
         rng = generator(random_state, "truth")
         vectors = [unit(rng.standard_normal(d)) for d in dims]
         groups = Partition.pairs(dims).groups
@@ -96,9 +95,20 @@ class SpikedTensor:
             for group in groups:
                 for n, source in zip(group, (first, second), strict=False):
                     vectors[n] = vectors[source]
-        if inside is not None:
-            for (short, long), wanted in zip([group for group in groups if len(group) == 2], inside, strict=True):
-                vectors[long] = _correlate(vectors[short], vectors[long], wanted)
+        if correlation is not None:
+            pairs = [group for group in groups if len(group) == 2]
+            inside = [correlation] * len(pairs) if isinstance(correlation, int | float) else list(correlation)
+            if len(inside) != len(pairs):
+                raise ModelError(
+                    f"correlation must be one number, or one for each of {len(pairs)} pairs, got {len(inside)}."
+                )
+            for (short, long), wanted in zip(pairs, inside, strict=True):
+                if not 0.0 <= wanted <= 1.0:
+                    raise ModelError(f"correlation must lie in [0, 1], got {wanted}.")
+                # The longer one turns within its span with (short, 0) until Cor is what is wanted, exactly.
+                padded = np.pad(vectors[short], (0, dims[long] - dims[short]))
+                rest = vectors[long] - np.dot(vectors[long], padded) * padded
+                vectors[long] = unit(wanted * padded + math.sqrt(1.0 - wanted**2) * unit(rest))
         return cls(tuple(vectors), strength)
 
     @property
@@ -151,32 +161,11 @@ class SpikedTensor:
         return [np.reshape(v, -1) for v in vectors]
 
 
-def _inside_pairs(correlation: float | Sequence[float] | None, pairs: int) -> list[float] | None:
-    """Cor of every pair, or ``None`` where it is left to chance."""
-    if correlation is None:
-        return None
-    inside = [correlation] * pairs if isinstance(correlation, int | float) else list(correlation)
-    if len(inside) != pairs:
-        raise ModelError(f"correlation must be one number, or one for each of {pairs} pairs, got {len(inside)}.")
-    for wanted in inside:
-        if not 0.0 <= wanted <= 1.0:
-            raise ModelError(f"correlation must lie in [0, 1], got {wanted}.")
-    return inside
-
-
 def check_strength(strength: float) -> float:
     """A positive finite number."""
     if not (math.isfinite(strength) and strength > 0):
         raise ModelError(f"strength must be a positive finite number, got {strength}; flip a vector for a minus sign.")
     return float(strength)
-
-
-def _correlate(short: Array, long: Array, correlation: float) -> Array:
-    """Turn ``long`` within its span with (``short``, 0) until Cor is ``correlation``, exactly."""
-    padded = np.zeros(len(long))
-    padded[: len(short)] = short
-    rest = long - np.dot(long, padded) * padded
-    return unit(correlation * padded + math.sqrt(1.0 - correlation**2) * unit(rest))
 
 
 def initial_overlap(dims: Sequence[int], delta: float) -> float:

@@ -21,26 +21,24 @@ import functools
 import math
 import re
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from tpca.data.stored import SLAB_ENTRIES
 from tpca.errors import MemoryBudgetError, ModelError, SolverError
 from tpca.inference.design import Design
-from tpca.model import BATCH_ENTRIES, check_strength
+from tpca.model import check_strength
 from tpca.solvers.least_squares.solver import LEAST_BINS, held_bytes
-from tpca.solvers.memory import SHARE_OF_MACHINE, default_memory, machine_memory, parse_memory
+from tpca.solvers.options import budget, check_memory, default_memory, machine_memory
 from tpca.solvers.race.rounds import round_sizes, samples_factor
 from tpca.solvers.race.strategies import RaceSize, least_bytes, size_within
 from tpca.tensors.blocks import check_dims
-from tpca.threads import cores
-from tpca.wording import amount, approximately, duration
+from tpca.wording import amount, approximately
 
 MAX_MODES = 12
 ENOUGH = ((2.0, "enough"), (1.0, "borderline"), (-1.0, "too few"))  # from so many times N₅₀ on
-LONG = 30 * 86400.0  # seconds that are worth a word
 
 # C by order: at the sizes measured, beyond them, and those values of d.  Of 378 stored trials (docs/reproduction/
 # memory.jsonl); tests/research/test_compare.py computes them again.  At small d the mean's random starts find what
@@ -86,11 +84,6 @@ class Problem:
         return math.prod(self.dims)
 
     @property
-    def unit(self) -> float:
-        """√∏d, which is d^(k̄/2): the natural unit of samples."""
-        return math.sqrt(self.entries)
-
-    @property
     def ratio(self) -> float:
         """σ²/λ²: all numbers of samples are proportional to it."""
         return (self.noise / self.strength) ** 2
@@ -109,30 +102,18 @@ def race_size(dims: tuple[int, ...], nbytes: float) -> RaceSize | None:
         return None
 
 
-@dataclass(frozen=True)
-class Machine:
-    """Bytes of samples added up a second and floating-point operations a second, by one worker; and its cores."""
-
-    bandwidth: float
-    flops: float
-    cores: int
-
-
 @functools.cache
-def this_machine() -> Machine:
-    """Measured once a process, the best of a few tries, in well under a second."""
-
-    def best(work: Callable[[], object]) -> float:
-        spans = []
-        for _ in range(4):
-            began = time.perf_counter()
-            work()
-            spans.append(time.perf_counter() - began)
-        return max(min(spans), 1e-6)
-
+def this_machine() -> tuple[float, float]:
+    """Bytes of samples added up and floating-point operations a second, by one worker; the best of a few tries."""
     samples, square = np.ones((8, 2**19)), np.ones((384, 384))  # 32 MB: more than most caches hold
-    adding, multiplying = best(lambda: samples.sum(axis=0)), best(lambda: square @ square)
-    return Machine(samples.nbytes / adding, 2 * 384**3 / multiplying, cores())
+    spans = []
+    for work in (lambda: samples.sum(axis=0), lambda: square @ square):
+        moments = [time.perf_counter()]
+        for _ in range(4):
+            work()
+            moments.append(time.perf_counter())
+        spans.append(max(float(np.min(np.diff(moments))), 1e-6))
+    return samples.nbytes / spans[0], 2 * 384**3 / spans[1]
 
 
 @dataclass(frozen=True)
@@ -145,7 +126,6 @@ class Row:
     samples: float = math.nan
     basis: str = ""
     state_bytes: float = math.nan
-    buffer_bytes: float = math.nan
     seconds: float = math.nan
     product: float = math.nan
     suffices: str = ""
@@ -160,11 +140,11 @@ class Plan:
     samples: int | None
     rate: float | None
     workers: int
-    machine: Machine
+    bandwidth: float
     least_product: float
-    rows: tuple[Row, ...] = ()
-    recommended: str = ""
-    recommendation: str = ""
+    rows: tuple[Row, ...]
+    recommended: str
+    recommendation: str
 
 
 def make_plan(
@@ -192,95 +172,63 @@ def make_plan(
         raise SolverError(f"rate must be a positive number of samples a second, got {rate}.")
     if workers < 1:
         raise SolverError(f"workers must be at least 1, got {workers}.")
-    dims = problem.dims
-    if memory_limit is None:
-        usual = int(SHARE_OF_MACHINE * machine_memory())
-        nbytes = usual if _least_state(dims) <= usual else default_memory(dims)
+    dims, entries = problem.dims, problem.entries
+    bandwidth, flops = this_machine()
+    least = held_bytes(dims, LEAST_BINS, Design())  # of least squares: where they fit, solver="auto" takes it
+    nbytes = budget(None) if least <= budget(None) else default_memory(dims)
+    if memory_limit is not None:
+        nbytes = check_memory("memory_limit", memory_limit)
+    memory = amount(nbytes)
+    given = None if samples is None else parse_samples(samples, dims)
+
+    def row(name: str, title: str, state: float, wanted: float, basis: str, contractions: float) -> Row:
+        """``contractions`` with a whole sample or a mean are taken beside adding up."""
+        work = 8.0 * entries * wanted / bandwidth + 2.0 * entries * contractions / flops
+        seconds = max(work / workers, wanted / rate if rate else 0.0)
+        room = min(nbytes, machine_memory())
+        obstacle = f"needs {amount(state)} of state, the memory is {amount(room)}" if state > room else ""
+        suffices = "" if given is None else next(word for n, word in ENOUGH if given >= n * wanted)
+        product = state / 8 * wanted / problem.least_product
+        return Row(name, title, obstacle, wanted, basis, state, seconds, product, suffices)
+
+    wanted, basis = needed("mean", problem)
+    squares = row("least_squares", "least squares", least, max(1.0, wanted), basis, 0.0)
+    size = race_size(dims, nbytes)
+    if size is None:
+        smallest = least_bytes(dims)
+        race = Row("race", "race (RaceSolver)", f"needs at least {amount(smallest)} of state", state_bytes=smallest)
     else:
-        nbytes = parse_memory(memory_limit)
-    count = None if samples is None else parse_samples(samples, dims)
-    plan = Plan(problem, nbytes, count, rate, workers, this_machine(), problem.least_product)
-    least, (mean, basis) = _least_state(dims), needed("mean", problem)
-    squares = Row("least_squares", "least squares", "", max(1.0, mean), basis, least)
-    plan = replace(plan, rows=(_race_row(plan), _finished(plan, squares, 0.0)))
-    recommended, sentence = _recommend(plan)
-    return replace(plan, recommended=recommended, recommendation=sentence)
+        wanted, basis = needed("race", problem)
+        # Far beyond the sizes measured the form would undercut what no method was seen to undercut.
+        frontier = FRONTIER * problem.least_product / size.floats
+        wanted = max(wanted * samples_factor(dims, size.main, size.size), frontier)
+        rounds = wanted if entries > SLAB_ENTRIES else len(round_sizes(math.ceil(wanted), entries))
+        sides = 2.0 * size.size  # the contractions of a round, on both sides of the blocks
+        race = row("race", f"race, {size.text}", 8 * size.floats, wanted, basis, rounds * sides)
+
+    taken = squares if least <= nbytes else race
+    recommended = "" if math.isnan(taken.samples) else taken.name
+    sentence = f"Nothing fits: RaceSolver {race.obstacle}, the memory is {memory}; give more memory."
+    if recommended:
+        sentence = f"Use RaceSolver: the sums of least squares do not fit into {memory}"
+        if taken is squares:
+            sentence = f"Use least squares: its sums need {amount(least)} at least, and fit into memory"
+        sentence += f"; about {approximately(taken.samples)} samples recover the signal in half of all runs"
+        sentence += "" if given is None else f", and {given:,} are {taken.suffices}"
+        sentence += f", but on this machine it {taken.obstacle}." if taken.obstacle else "."
+    rows = (race, squares)
+    return Plan(problem, nbytes, given, rate, workers, bandwidth, problem.least_product, rows, recommended, sentence)
 
 
 def needed(solver: str, problem: Problem) -> tuple[float, str]:
     """C·√∏d·σ²/λ² of a solver, and what that rests on: "measured", "extrapolated" or "theory"."""
-    known = CONSTANTS[solver].get(problem.order)
+    known, scale = CONSTANTS[solver].get(problem.order), math.sqrt(problem.entries) * problem.ratio
     if known is None:
-        return problem.unit * problem.ratio, "theory"
+        return scale, "theory"
     (value, beyond, sizes), dim = known, problem.entries ** (1 / problem.order)
     measured = min(sizes) / 1.5 <= dim <= 1.5 * max(sizes)
     c = value if measured or dim <= max(sizes) else max(value, beyond)
-    return c * problem.unit * problem.ratio, "measured" if measured else "extrapolated"
-
-
-def _least_state(dims: Sequence[int]) -> int:
-    """Bytes that least squares takes at least: where they fit, ``solver="auto"`` takes it."""
-    return held_bytes(dims, LEAST_BINS, Design())
-
-
-def _race_row(plan: Plan) -> Row:
-    """The race in the memory given."""
-    problem = plan.problem
-    size = race_size(problem.dims, plan.memory_limit)
-    if size is None:
-        least = least_bytes(problem.dims)
-        return Row("race", "race (RaceSolver)", f"needs at least {amount(least)} of state", state_bytes=least)
-    samples, basis = needed("race", problem)
-    # Far beyond the sizes measured the form would undercut what no method was seen to undercut.
-    samples = max(
-        samples * samples_factor(problem.dims, size.main, size.size), FRONTIER * problem.least_product / size.floats
-    )
-    rounds = samples if problem.entries > SLAB_ENTRIES else len(round_sizes(math.ceil(samples), problem.entries))
-    row = Row("race", f"race, {size.text}", "", samples, basis, 8 * size.floats)
-    return _finished(plan, row, rounds * 2.0 * size.size)  # on both sides of the blocks
-
-
-def _finished(plan: Plan, row: Row, contractions: float) -> Row:
-    """Time, product and obstacles; ``contractions`` with a whole sample or a mean are taken beside adding up."""
-    entries = plan.problem.entries
-    work = 8.0 * entries * row.samples / plan.machine.bandwidth + 2.0 * entries * contractions / plan.machine.flops
-    seconds = max(work / plan.workers, row.samples / plan.rate if plan.rate else 0.0)
-    least, obstacle = min(plan.memory_limit, machine_memory()), ""
-    if row.state_bytes > least:
-        obstacle = f"needs {amount(row.state_bytes)} of state, the memory is {amount(least)}"
-    # A batch in flight and the sum of a round; huge samples come in slabs, if they are stored.
-    held = SLAB_ENTRIES if entries > SLAB_ENTRIES else max(entries, BATCH_ENTRIES) + 2 * entries
-    return replace(
-        row,
-        obstacle=obstacle,
-        buffer_bytes=8.0 * held,
-        seconds=seconds,
-        product=row.state_bytes / 8 * row.samples / plan.least_product,
-        suffices="" if plan.samples is None else next(word for n, word in ENOUGH if plan.samples >= n * row.samples),
-    )
-
-
-def _recommend(plan: Plan) -> tuple[str, str]:
-    """The solver that ``TensorPCA`` would take, why, and what to expect of it."""
-    squares = _least_state(plan.problem.dims) <= plan.memory_limit
-    chosen = "least_squares" if squares else "race"
-    row = next(r for r in plan.rows if r.name == chosen)
-    if math.isnan(row.samples):
-        memory = amount(plan.memory_limit)
-        return "", f"Nothing fits: RaceSolver {row.obstacle}, the memory is {memory}; give more memory."
-    name, reason = "RaceSolver", f"the sums of least squares do not fit into {amount(plan.memory_limit)}"
-    if squares:
-        name, reason = "least squares", f"its sums need {amount(row.state_bytes)} at least, and fit into memory"
-    sentence = (
-        f"Use {name}: {reason}; about {approximately(row.samples)} samples recover the signal in half of all runs"
-    )
-    if plan.samples is not None:
-        sentence += f", and {plan.samples:,} are {row.suffices}"
-    if row.obstacle:
-        sentence += f", but on this machine it {row.obstacle}"
-    elif row.seconds > LONG:
-        sentence += f", which takes {duration(row.seconds)} of reading dense samples"
-    return chosen, sentence + "."
+    return c * scale, "measured" if measured else "extrapolated"
 
 
 def tensor_dims(order: int | None, dim: int | None, dims: str | Sequence[int] | None) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 from scipy.special import ndtri
 
+from tpca import __version__
 from tpca.data import Stream
 from tpca.data.iterables import Preprocessed
 from tpca.data.numpy_files import npz_bytes, read_npz
@@ -41,7 +42,7 @@ from tpca.tensors.blocks import Array
 from tpca.tensors.namespaces import to_device, working_like
 from tpca.tensors.rows import BatchLists
 from tpca.tensors.rows import scores as row_scores
-from tpca.wording import printable, tpca_version
+from tpca.wording import printable
 
 if TYPE_CHECKING:
     from tpca.report.words import Summary
@@ -273,7 +274,7 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         components = msgspec.convert(fields["components"], list[Component], from_attributes=True, dec_hook=_number)
         names = {} if labels is None else labels.as_json()
         plain = msgspec.json.decode(msgspec.json.encode(settings or {}, enc_hook=_builtin))
-        ended = {"verdict": reason.verdict, "stop_reason": reason.name, "tpca_version": tpca_version()}
+        ended = {"verdict": reason.verdict, "stop_reason": reason.name, "tpca_version": __version__}
         return cls(**(fields | ended | {"kind": kind, "settings": plain, "names": names, "components": components}))
 
     # What it says -----------------------------------------------------------------------------------------------------

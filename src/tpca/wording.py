@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import unicodedata
 from collections.abc import Iterable, Sequence
-
-
-def tpca_version() -> str:
-    """The version of this package."""
-    return str(importlib.import_module("tpca").__version__)  # it imports all rooms, so that none may import it
 
 
 def printable(text: str) -> str:

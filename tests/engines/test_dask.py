@@ -126,7 +126,7 @@ def told(estimate):
     text = []
     for part in estimate.components:
         text += [v.tobytes() for v in part.vectors] + [e.tobytes() for e in part.standard_errors or ()]
-        text += [part.strength, part.strength_interval, part.p_value, part.evidence]
+        text += [part.strength, part.strength_interval, part.p_value, part.e_value]
     text += [estimate.stop_reason.name, estimate.n_samples, estimate.n_passes, estimate.noise_level]
     text += [estimate.n_skipped, estimate.state_bytes, estimate.history]
     return repr(text)

@@ -4,13 +4,8 @@ from scipy import stats
 
 from tpca import SpikedTensor
 from tpca.errors import ModelError, TpcaError
-from tpca.model import (
-    NOISE_LAWS,
-    Samples,
-    block_gauge,
-    cor,
-    initial_overlap,
-)
+from tpca.model import NOISE_LAWS, Samples, block_gauge, cor, initial_overlap
+from tpca.randomness import generator
 from tpca.tensors.blocks import Partition
 
 # False-alarm rate of every statistical test below: at most 1e-5.
@@ -29,18 +24,19 @@ def test_correlation_is_exact_inside_every_pair(dims, correlation):
         assert np.linalg.norm(v) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("order", [3, 4, 5, 6])
-def test_identical_correlated_pairs_are_the_symmetric_model(order):
-    truth = SpikedTensor.random((7,) * order, 1.0, correlation=1.0, symmetric=True, random_state=1)
-    for v in truth.vectors[1:]:
-        np.testing.assert_allclose(v, truth.vectors[0], atol=1e-12)
-
-
-def test_identical_pairs_keep_a_correlation_below_one():
+def test_symmetric_gives_every_pair_the_same_vectors():
+    for order in (3, 4, 5, 6):
+        truth = SpikedTensor.random((7,) * order, 1.0, correlation=1.0, symmetric=True, random_state=1)
+        for v in truth.vectors[1:]:
+            np.testing.assert_allclose(v, truth.vectors[0], atol=1e-12)
     truth = SpikedTensor.random((7,) * 4, 1.0, correlation=0.4, symmetric=True, random_state=1)
     np.testing.assert_allclose(truth.correlations(), [0.4, 0.4], atol=1e-12)
-    np.testing.assert_allclose(truth.vectors[0], truth.vectors[2])
-    np.testing.assert_allclose(truth.vectors[1], truth.vectors[3])
+    np.testing.assert_allclose(truth.vectors[:2], truth.vectors[2:])
+
+
+def test_every_pair_may_have_its_own_correlation():
+    truth = SpikedTensor.random((8, 8, 9, 9, 7), 1.0, random_state=3, correlation=[0.25, 1.0])
+    np.testing.assert_allclose(truth.correlations(), [0.0, 0.25, 1.0], atol=1e-12)
 
 
 def test_loss_and_overlap_ignore_the_sign():
@@ -59,31 +55,42 @@ def test_loss_and_overlap_ignore_the_sign():
     np.testing.assert_allclose(other.loss((orthogonal, np.eye(6)[0])), [2.0, 0.0])
 
 
-@pytest.mark.parametrize("strength", [0.0, -1.0, np.nan, np.inf])
-def test_strength_must_be_positive_and_finite(strength):
-    with pytest.raises(ModelError, match=r"strength must be a positive finite number, got"):
-        SpikedTensor.random((4, 4, 4), strength)
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        *[
+            (lambda s=s: SpikedTensor.random((4, 4, 4), s), "strength must be a positive finite number, got")
+            for s in (0.0, -1.0, np.nan, np.inf)
+        ],
+        (lambda: SpikedTensor((np.eye(3)[0], 2 * np.eye(3)[0]), 1.0), "vector 1 must be a unit vector"),
+        (lambda: SpikedTensor.random((4,), 1.0), "at least 2 modes"),
+        (lambda: SpikedTensor.random((4, 1), 1.0), "at least 2 long"),
+        (lambda: SpikedTensor.random((4, 4), 1.0, correlation=1.5), "correlation must lie in"),
+        (lambda: SpikedTensor.random((8,) * 4, correlation=[0.1, 1.2]), "correlation must lie in"),
+        (lambda: SpikedTensor.random((8,) * 4, correlation=[0.1, 0.2, 0.3]), "one for each of 2 pairs, got 3"),
+        (lambda: SpikedTensor.random((4, 5), 1.0, symmetric=True), "equal dims"),
+        (lambda: SpikedTensor.random((4, 5), 1.0).overlaps((np.eye(4)[0],)), "one vector per mode with lengths"),
+        (lambda: SpikedTensor.random((4, 5), 1.0).stream(noise="pink"), "noise must be one of gaussian"),
+        (lambda: SpikedTensor.random((4, 5)).stream(batch_size=0), "batch_size must be a whole number of at least 1"),
+        (lambda: SpikedTensor.random((4, 5), 1.0).stream(dtype=np.int32), "float32 or float64"),
+    ],
+)
+def test_bad_models_are_refused(make, says):
+    with pytest.raises(ModelError, match=says):
+        make()
 
 
-def test_bad_models_are_refused():
-    with pytest.raises(ModelError, match="vector 1 must be a unit vector"):
-        SpikedTensor((np.eye(3)[0], 2 * np.eye(3)[0]), 1.0)
-    with pytest.raises(ModelError, match="at least 2 modes"):
-        SpikedTensor.random((4,), 1.0)
-    with pytest.raises(ModelError, match="at least 2 long"):
-        SpikedTensor.random((4, 1), 1.0)
-    with pytest.raises(ModelError, match="correlation must lie in"):
-        SpikedTensor.random((4, 4), 1.0, correlation=1.5)
-    with pytest.raises(ModelError, match="equal dims"):
-        SpikedTensor.random((4, 5), 1.0, symmetric=True)
-    with pytest.raises(ModelError, match="one vector per mode with lengths"):
-        SpikedTensor.random((4, 5), 1.0).overlaps((np.eye(4)[0],))
-    with pytest.raises(TpcaError, match="noise must be one of gaussian"):
-        SpikedTensor.random((4, 5), 1.0).stream(noise="pink")
-    with pytest.raises(ModelError, match="batch_size must be a whole number of at least 1"):
-        SpikedTensor.random((4, 5), 1.0).stream(batch_size=0)
-    with pytest.raises(ModelError, match="float32 or float64"):
-        SpikedTensor.random((4, 5), 1.0).stream(dtype=np.int32)
+def test_purposes_of_one_seed_do_not_share_numbers():
+    drawn = [generator(5, purpose).standard_normal(4) for purpose in ("truth", "samples", "paper", "race", "law")]
+    assert len({tuple(d) for d in drawn}) == 5
+    np.testing.assert_array_equal(generator(5, "race").standard_normal(4), drawn[3])
+    # With a shared generator the first noise entries would be the truth's own normals, up to scale: correlation 1.
+    truth = SpikedTensor.random((50, 2), 1e-9, random_state=3)
+    noise = next(iter(truth.stream(random_state=3, batch_size=1)))[0].ravel()[:50]
+    # |correlation| of 50 independent pairs exceeds 0.7 with probability 1e-8.
+    assert abs(np.corrcoef(noise, truth.vectors[0])[0, 1]) < 0.7
+    with pytest.raises(TpcaError, match="random_state must be a whole number of at least 0, got -1"):
+        generator(-1, "truth")
 
 
 def first_samples(samples, n):
@@ -164,12 +171,3 @@ def test_gauges_follow_the_paper():
     truth = SpikedTensor.random((8,) * 5, 1.0, correlation=0.5, random_state=0)
     gauges = block_gauge(truth, c0=0.04)
     np.testing.assert_allclose(gauges, [0.2 / np.sqrt(8), 0.5 / 8**0.5 + 0.04 / 8, 0.5 / 8**0.5 + 0.04 / 8])
-
-
-def test_every_pair_has_its_own_correlation():
-    truth = SpikedTensor.random((8, 8, 9, 9, 7), 1.0, random_state=3, correlation=[0.25, 1.0])
-    np.testing.assert_allclose(truth.correlations(), [0.0, 0.25, 1.0], atol=1e-12)
-    with pytest.raises(ModelError, match="one for each of 2 pairs, got 3"):
-        SpikedTensor.random((8,) * 4, correlation=[0.1, 0.2, 0.3])
-    with pytest.raises(ModelError, match="correlation must lie in"):
-        SpikedTensor.random((8,) * 4, correlation=[0.1, 1.2])

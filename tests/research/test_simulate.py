@@ -17,9 +17,8 @@ from research.simulate import SimulatedRun, advance, simulate_empirical, simulat
 from research.simulate.starts import BlockStart
 from tpca.engines import open_engine
 from tpca.model import SpikedTensor
-from tpca.solvers.paper.run import PaperRun
+from tpca.solvers.paper.run import PaperRun, sign_starts
 from tpca.solvers.paper.schedule import PRESETS, Leg, Schedule, theorem_schedule
-from tpca.solvers.paper.vectors import sign_starts
 from tpca.tensors.blocks import Partition
 
 MIN_PVALUE = 1e-6

@@ -40,8 +40,8 @@ from research.study_figures import FIGURES, draw_studies
 from research.theory import limit_alignment, noise_norm
 from tpca.errors import StudyError
 from tpca.model import SpikedTensor
+from tpca.solvers.paper.run import pairings_of
 from tpca.solvers.paper.schedule import theorem_schedule
-from tpca.solvers.paper.vectors import pairings_of
 
 ROOT = Path(__file__).parents[2]
 

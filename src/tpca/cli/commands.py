@@ -232,7 +232,7 @@ def generate(
     from tpca.data.write import truth_path, write_samples
     from tpca.model import Samples, SpikedTensor, check_dtype
     from tpca.planning import tensor_dims
-    from tpca.solvers.memory import machine_memory
+    from tpca.solvers.options import machine_memory
 
     options.refuse_idle(ctx)
     lengths = tensor_dims(*((order, dim, None) if dims is None else (None, None, dims)))
@@ -328,7 +328,7 @@ def plan(
     notes = Table.grid(padding=(0, 2))
     notes.add_row("samples", "for every overlap above 0.9 in half of all runs; twice that is enough")
     notes.add_row("from", "m: constant measured at such sizes; m*: at others, and extrapolated; t: theory, constant 1")
-    notes.add_row("time", f"of reading dense samples that come {speed} ({made.machine.bandwidth / 1e9:.1f} GB/s here)")
+    notes.add_row("time", f"of reading dense samples that come {speed} ({made.bandwidth / 1e9:.1f} GB/s here)")
     notes.add_row(
         "S·N / bound",
         "state times samples, over the least that vectors which differ from axis to axis allow: "

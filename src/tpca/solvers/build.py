@@ -10,13 +10,12 @@ from tpca.engines import Data
 from tpca.errors import MemoryBudgetError, SolverError
 from tpca.inference.design import Design
 from tpca.solvers.least_squares.solver import LeastSquares
-from tpca.solvers.options import CommonOptions, Solver
 from tpca.solvers.paper.solver import PaperSolver
 from tpca.solvers.race.contrasts import refused
 from tpca.solvers.race.run import RaceSolver
 from tpca.solvers.variation import Variation
 
-SOLVERS: dict[str, type[CommonOptions]] = {"least_squares": LeastSquares, "race": RaceSolver, "paper": PaperSolver}
+SOLVERS: dict[str, type[Any]] = {"least_squares": LeastSquares, "race": RaceSolver, "paper": PaperSolver}
 
 
 def build_solver(
@@ -35,10 +34,18 @@ def build_solver(
     """
     if isinstance(solver, type):
         raise SolverError(f"solver must be a solver, got the class {solver.__name__}; make one: {solver.__name__}().")
+    if solver not in ("auto", *SOLVERS) if isinstance(solver, str) else not hasattr(solver, "run"):
+        raise SolverError(
+            f"solver must be 'auto', 'least_squares', 'race' or 'paper', got {solver!r}; or an object with run(stream)."
+        )
     if not isinstance(solver, str):
-        return _given(solver, target, chosen), "given"
-    if solver not in ("auto", *SOLVERS):
-        raise SolverError(f"solver must be 'auto', 'least_squares', 'race' or 'paper', got {solver!r}.")
+        for name in sorted(chosen):
+            raise SolverError(
+                f"{name} means nothing beside a solver that is given; give it to that {type(solver).__name__}."
+            )
+        if target == "variance" and not isinstance(solver, Variation):
+            raise SolverError("target='variance' has a solver of its own; leave solver out.")
+        return solver, "given"
     if target == "variance":
         if solver != "auto":
             raise SolverError(
@@ -67,19 +74,3 @@ def _made(kind: type[Any], given: Mapping[str, Any], chosen: Set[str], known: Ma
         raise SolverError(f"{name}={given[name]!r} means nothing to {where}; leave it out.")
     usual = {"max_passes": "auto"} if kind is RaceSolver else {}  # as often as it helps, of what can be read again
     return kind(**{name: value for name, value in {**usual, **given, **known}.items() if name in own})
-
-
-def _given(solver: Any, target: str, chosen: Set[str]) -> Any:
-    """A solver that is given as an object."""
-    if not isinstance(solver, Solver):
-        raise SolverError(
-            f"solver must be 'auto', 'least_squares', 'race', 'paper' or an object with run(stream), got {solver!r}."
-        )
-    if chosen:
-        name = sorted(chosen)[0]
-        raise SolverError(
-            f"{name} means nothing beside a solver that is given; give it to that {type(solver).__name__}."
-        )
-    if target == "variance" and not isinstance(solver, Variation):
-        raise SolverError("target='variance' has a solver of its own; leave solver out.")
-    return solver

@@ -7,6 +7,7 @@ import enum
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from tpca.checkpoint import kept
@@ -48,30 +49,9 @@ class StopReason(enum.Enum):
     @property
     def verdict(self) -> Verdict:
         """What a run that ended like this says of the signal."""
-        if self in (
-            StopReason.SCHEDULE_DONE,
-            StopReason.STREAM_ENDED_EARLY,
-            StopReason.ITERATED,
-            StopReason.UNTESTABLE,
-        ):
+        if self.name in ("SCHEDULE_DONE", "STREAM_ENDED_EARLY", "ITERATED", "UNTESTABLE"):
             return Verdict.NOT_TESTED
         return Verdict.NO_SIGNAL if self is StopReason.NO_SIGNAL else Verdict.SIGNAL
-
-
-@kept
-@dataclass(frozen=True)
-class Evidence:
-    """What a claim rests on: ``value``, which must exceed ``needed``.
-
-    ``kind`` names what is compared: ``"log evidence"`` of the race, the natural logarithm of what a bet against pure
-    noise has won, or ``"length"`` of the mean's best fit, in the units of the data.  ``noise`` is what the same fit
-    reached on noise alone.
-    """
-
-    kind: str
-    value: float
-    needed: float
-    noise: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -98,7 +78,6 @@ class Component:
     strength_interval: tuple[float, float] | None = None
     standard_errors: tuple[Array, ...] | None = None
     p_value: float = math.nan
-    evidence: Evidence | None = None
     strength_sequence: tuple[float, float] | None = None
     effect: str = ""
     label_amplitudes: dict[str, float] | None = None
@@ -169,45 +148,14 @@ class Estimate:
         """The strongest component."""
         return self.components[0]
 
-    @property
-    def vectors(self) -> tuple[Array, ...]:
-        """Unit vectors of the first component."""
-        return self.first.vectors
-
-    @property
-    def strength(self) -> float:
-        """λ of the first component."""
-        return self.first.strength
-
-    @property
-    def strength_interval(self) -> tuple[float, float] | None:
-        """Confidence interval of the first component's strength."""
-        return self.first.strength_interval
-
-    @property
-    def standard_errors(self) -> tuple[Array, ...] | None:
-        """Standard errors of the first component's vectors, where there are any."""
-        return self.first.standard_errors
-
-    @property
-    def p_value(self) -> float:
-        """Share of runs on pure noise that come as far, at most; NaN where it is not known."""
-        return self.first.p_value
-
-    @property
-    def e_value(self) -> float:
-        """What bets against pure noise have won at most; NaN where there are none."""
-        return self.first.e_value
-
-    @property
-    def strength_sequence(self) -> tuple[float, float] | None:
-        """Interval of the first component's strength that holds at all times at once, where there is one."""
-        return self.first.strength_sequence
-
-    @property
-    def evidence(self) -> Evidence | None:
-        """What the claim of the first component rests on."""
-        return self.first.evidence
+    # Those of the first component.
+    vectors = property(attrgetter("first.vectors"))
+    strength = property(attrgetter("first.strength"))
+    strength_interval = property(attrgetter("first.strength_interval"))
+    strength_sequence = property(attrgetter("first.strength_sequence"))
+    standard_errors = property(attrgetter("first.standard_errors"))
+    p_value = property(attrgetter("first.p_value"))
+    e_value = property(attrgetter("first.e_value"))
 
     @property
     def verdict(self) -> Verdict:

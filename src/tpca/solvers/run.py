@@ -8,16 +8,16 @@ leaves checkpoints between two rounds, and lets interrupts wait for the end of a
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import copy
 import dataclasses
-import functools
 import math
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from tpca.checkpoint import Checkpoints
 from tpca.data import Stream
@@ -26,58 +26,89 @@ from tpca.errors import CheckpointError, RunInterrupted, StreamError
 from tpca.files import alone_in
 from tpca.labels import Labels
 from tpca.solvers.estimate import Estimate
-from tpca.tensors import Accumulator, Batch
+from tpca.tensors import Accumulator
 from tpca.threads import calm_blas
 
+A = TypeVar("A", bound=Accumulator)
 
-class Kept(Protocol):
-    """A run that can be kept in a checkpoint."""
+
+@dataclass(frozen=True)
+class Ask(Generic[A]):
+    """An accumulator for the next ``n`` samples; first ``rewind`` if so said."""
+
+    blank: A
+    n: int
+    rewind: bool = False
+
+
+class Kept:
+    """A run whose state is the attributes that ``kept`` names: it can go on from a checkpoint."""
+
+    kept: ClassVar[tuple[str, ...]]
 
     def state(self) -> dict[str, Any]:
-        """All that the next step needs."""
+        """All that the next step needs; accumulators without what they were asked."""
+        found = {name: getattr(self, name) for name in self.kept}
+        for name, value in found.items():
+            if isinstance(value, Accumulator):
+                found[name] = bare = copy.copy(value)
+                bare.question = ()
+        return found
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from there."""
+        vars(self).update(state)
+
+
+class Run(Kept, abc.ABC):
+    """A solver at work."""
+
+    def __init__(self, solver: Any) -> None:
+        self.solver = solver
+
+    @abc.abstractmethod
+    def ask(self) -> Ask[Any] | None:
+        """What to do next; ``None`` when the run is over.  Asking again without telling changes nothing."""
+
+    @abc.abstractmethod
+    def tell(self, part: Any) -> None:
+        """Take what was asked for; an accumulator of no samples means that they have ended."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """There will be no more samples."""
+
+    @abc.abstractmethod
+    def estimate(self) -> Estimate:
+        """What was found."""
+
+    def call(self, record: dict[str, Any]) -> None:
+        """Hand the record of a round to all callbacks."""
+        for callback in self.solver.callbacks:
+            callback(record)
+
+    def silent_copy(self) -> Self:
+        """A copy that calls nobody back."""
+        twin = copy.copy(self)
+        vars(twin).update(copy.deepcopy({name: vars(self)[name] for name in self.kept}))
+        twin.solver = copy.copy(self.solver)
+        twin.solver.callbacks = ()
+        return twin
 
 
 class Keeper:
-    """Keeps a run from being lost: checkpoints, and an interrupt that waits for the end of the round.
+    """Keeps a run from being lost: checkpoints in the folder that a solver's options name, if any.
 
+    A checkpoint of other data, of other settings, or of another of what else is ``known`` is refused.
     One run at a time may use the folder (:mod:`tpca.files`).
-
-    ``settings`` say what the run was asked to do; a checkpoint of other settings or other data is refused.
     """
 
-    def __init__(self, folder: Any, every: float, resume: bool, settings: dict[str, Any]) -> None:
-        self.checkpoints = Checkpoints(folder, every)
-        self._resume, self._settings = resume, settings
+    def __init__(self, solver: Any, **known: str) -> None:
+        wanted = solver.checkpoint is not None
+        self.checkpoints = Checkpoints(solver.checkpoint, solver.checkpoint_every) if wanted else None
+        self._resume, self._settings = solver.resume, {**solver.settings(), **known}
         self._interrupted: int | None = None  # the signal that did
         self._data = ""
-
-    def _go_on(self, run: Kept, engine: Engine) -> None:
-        """Go on from the newest checkpoint, if that is wanted and there is one."""
-        stored = self.checkpoints.load() if self._resume or self.checkpoints.any() else None
-        if stored is None:
-            return
-        if not self._resume:
-            if not stored["finished"]:
-                raise CheckpointError(
-                    f"{str(self.checkpoints.folder)!r} holds the checkpoint of an unfinished run; "
-                    "go on with it (resume=True, --resume), throw it away (--restart) or choose another folder."
-                )
-            self.checkpoints.clear()
-            return
-        self._check(stored)
-        run.restore(stored["run"])
-        engine.seek(stored["engine"])
-
-    def after_round(self, run: Kept, engine: Engine) -> None:
-        """Leave a checkpoint when it is time or the user wants to stop."""
-        if self._interrupted is not None or self.checkpoints.due():
-            self._save(run, engine, finished=False)
-        if self._interrupted is not None:
-            where = str(self.checkpoints.folder)
-            raise RunInterrupted(f"stopped; everything so far is in {where!r}.", self._interrupted)
 
     @contextlib.contextmanager
     def watch(self, run: Kept, engine: Engine) -> Iterator[None]:
@@ -86,16 +117,63 @@ class Keeper:
         Meanwhile the first Ctrl-C, or SIGTERM, only asks to stop after the round; the second is one as usual.  If the
         round may last, as one that waits for workers, it comes by itself (``stops_within`` of the engine).
         """
-        with alone_in(self.checkpoints.folder), self._patient(engine.stops_within):
-            self._data = engine.identity  # now: what cannot be read is better known before a long run
-            engine.keep()
-            self._go_on(run, engine)
+        if self.checkpoints is None:
             yield
             engine.check_unchanged()
-            self._save(run, engine, finished=True)
+            return
+        with alone_in(self.checkpoints.folder), self._patient(self.checkpoints, engine.stops_within):
+            self._data = engine.identity  # now: what cannot be read is better known before a long run
+            engine.keep()
+            self._go_on(self.checkpoints, run, engine)
+            yield
+            engine.check_unchanged()
+            self._save(self.checkpoints, run, engine, finished=True)
+
+    def after_round(self, run: Kept, engine: Engine) -> None:
+        """Leave a checkpoint when it is time or the user wants to stop."""
+        if self.checkpoints is None:
+            return
+        if self._interrupted is not None or self.checkpoints.due():
+            self._save(self.checkpoints, run, engine, finished=False)
+        if self._interrupted is not None:
+            where = str(self.checkpoints.folder)
+            raise RunInterrupted(f"stopped; everything so far is in {where!r}.", self._interrupted)
+
+    def _save(self, checkpoints: Checkpoints, run: Kept, engine: Engine, finished: bool) -> None:
+        known = {"settings": self._settings, "data": self._data, "finished": finished}
+        checkpoints.save({**known, "run": run.state(), "engine": engine.position()})
+
+    def _go_on(self, checkpoints: Checkpoints, run: Kept, engine: Engine) -> None:
+        """Go on from the newest checkpoint, if that is wanted and there is one."""
+        stored = checkpoints.load()
+        if stored is None:
+            return
+        where = f"the checkpoint in {str(checkpoints.folder)!r}"
+        if not self._resume:
+            if not stored["finished"]:
+                raise CheckpointError(
+                    f"{where} is of an unfinished run; go on with it (resume=True, --resume), throw it away "
+                    "(--restart) or choose another folder."
+                )
+            checkpoints.clear()
+            return
+        for name, value in self._settings.items():
+            before = stored["settings"].get(name)
+            if before != value:
+                raise CheckpointError(
+                    f"{where} was made with {name}={before!r}, now it is {value!r}; "
+                    "resume with the same settings, or start afresh in another folder."
+                )
+        if stored["data"] != self._data:
+            raise CheckpointError(
+                f"{where} was made on other data ({stored['data']}; now {self._data}); "
+                "resume with the same data, or start afresh (--restart)."
+            )
+        run.restore(stored["run"])
+        engine.seek(stored["engine"])
 
     @contextlib.contextmanager
-    def _patient(self, seconds: float | None) -> Iterator[None]:
+    def _patient(self, checkpoints: Checkpoints, seconds: float | None) -> Iterator[None]:
         main = threading.main_thread()
         if threading.current_thread() is not main:
             yield
@@ -131,7 +209,7 @@ class Keeper:
         except KeyboardInterrupt:
             if not given_up:  # the user's own
                 raise
-            where = str(self.checkpoints.folder)
+            where = str(checkpoints.folder)
             raise RunInterrupted(
                 f"stopped before the round was done; what was kept before it is in {where!r}.", self._interrupted or 0
             ) from None
@@ -139,123 +217,23 @@ class Keeper:
             second.cancel()
             restore()
 
-    def _save(self, run: Kept, engine: Engine, finished: bool) -> None:
-        known = {"settings": self._settings, "data": self._data, "finished": finished}
-        self.checkpoints.save({**known, "run": run.state(), "engine": engine.position()})
 
-    def _check(self, stored: dict[str, Any]) -> None:
-        where = f"the checkpoint in {str(self.checkpoints.folder)!r}"
-        for name, value in self._settings.items():
-            before = stored["settings"].get(name)
-            if before != value:
-                raise CheckpointError(
-                    f"{where} was made with {name}={before!r}, now it is {value!r}; "
-                    "resume with the same settings, or start afresh in another folder."
-                )
-        if stored["data"] != self._data:
-            raise CheckpointError(
-                f"{where} was made on other data ({stored['data']}; now {self._data}); "
-                "resume with the same data, or start afresh (--restart)."
-            )
+def drive(run: Run, engine: Engine, **known: str) -> Estimate:
+    """Run to the end; where its solver has a folder for checkpoints, leave them there, and go on from the last.
 
-
-def keeper_of(solver: Any, **known: str) -> Keeper | None:
-    """The keeper that a solver's options ask for, if any; what else is ``known`` must be the same, too."""
-    if solver.checkpoint is None:
-        return None
-    return Keeper(solver.checkpoint, solver.checkpoint_every, solver.resume, {**solver.settings(), **known})
-
-
-A = TypeVar("A", bound=Accumulator)
-
-
-@dataclass(frozen=True)
-class Ask(Generic[A]):
-    """An accumulator for the next ``n`` samples; first ``rewind`` if so said."""
-
-    blank: A
-    n: int
-    rewind: bool = False
-
-
-class Run(Kept, Protocol):
-    """A solver at work."""
-
-    def ask(self) -> Ask[Any] | None:
-        """What to do next; ``None`` when the run is over.  Asking again without telling changes nothing."""
-
-    def tell(self, part: Any) -> None:
-        """Take what was asked for; an accumulator of no samples means that they have ended."""
-
-    def close(self) -> None:
-        """There will be no more samples."""
-
-    def estimate(self) -> Estimate:
-        """What was found."""
-
-    def silent_copy(self) -> Self:
-        """A copy that calls nobody back."""
-
-
-class KeptRun:
-    """What runs share whose state is the attributes that ``kept`` names: accumulators without what they were asked."""
-
-    kept: ClassVar[tuple[str, ...]]
-
-    def __init__(self, solver: Any) -> None:
-        self.solver = solver
-
-    def state(self) -> dict[str, Any]:
-        """All that the next step needs."""
-        found = {name: getattr(self, name) for name in self.kept}
-        return {name: _bare(value) if isinstance(value, Accumulator) else value for name, value in found.items()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
-        for name in self.kept:
-            setattr(self, name, state[name])
-
-    def silent_copy(self) -> Self:
-        """A copy that calls nobody back."""
-        twin = copy.copy(self)
-        for name, value in list(vars(twin).items()):
-            if isinstance(getattr(type(twin), name, None), functools.cached_property):
-                del twin.__dict__[name]
-            elif name in self.kept:
-                setattr(twin, name, copy.deepcopy(value))
-        twin.solver = copy.copy(self.solver)
-        twin.solver.callbacks = ()
-        return twin
-
-    def call(self, record: dict[str, Any]) -> None:
-        """Hand the record of a round to all callbacks."""
-        for callback in self.solver.callbacks:
-            callback(record)
-
-
-def _bare(part: Accumulator) -> Accumulator:
-    """An accumulator without what it was asked."""
-    bare = copy.copy(part)
-    bare.question = ()
-    return bare
-
-
-def drive(run: Run, engine: Engine, keeper: Keeper | None = None) -> Estimate:
-    """Run to the end; with a ``keeper``, leave checkpoints on the way and go on from the last."""
-    watched = contextlib.nullcontext() if keeper is None else keeper.watch(run, engine)
+    What is ``known`` beside the solver's settings must be the same then.
+    """
+    keeper = Keeper(run.solver, **known)
     with calm_blas(math.prod(engine.dims)):
-        with watched:
+        with keeper.watch(run, engine):
             while (ask := run.ask()) is not None:
                 if ask.rewind:
                     engine.rewind()
                 run.tell(engine.reduce(ask.blank, ask.n))
-                if keeper is not None:
-                    keeper.after_round(run, engine)
-        if keeper is None:
-            engine.check_unchanged()
+                keeper.after_round(run, engine)
         estimate = run.estimate()
         refuse_all_left_out(estimate.n_samples, engine)
-        return _completed(estimate, engine)
+        return completed(estimate, engine)
 
 
 def refuse_all_left_out(n: int, data: Data) -> None:
@@ -268,7 +246,7 @@ def refuse_all_left_out(n: int, data: Data) -> None:
         )
 
 
-def _completed(estimate: Estimate, engine: Engine | PushEngine[Any]) -> Estimate:
+def completed(estimate: Estimate, engine: Engine | PushEngine[Any]) -> Estimate:
     """The estimate with what only the engine knows."""
     return dataclasses.replace(
         estimate, buffer_bytes=engine.buffer_bytes, n_skipped=engine.n_skipped, labels=engine.labels
@@ -279,11 +257,7 @@ class Feed:
     """A run whose samples, of shape ``dims``, are pushed in, batch after batch; ``start`` makes it."""
 
     def __init__(
-        self,
-        start: Callable[[Data], Run],
-        dims: tuple[int, ...],
-        labels: Labels | None = None,
-        partial: bool = False,
+        self, start: Callable[[Data], Run], dims: tuple[int, ...], labels: Labels | None = None, partial: bool = False
     ) -> None:
         self.engine: PushEngine[Any] = PushEngine(dims, labels, partial)
         self._run = start(self.engine)
@@ -301,27 +275,23 @@ class Feed:
                 self.engine.pending.question = fresh.blank.question
             self._ask = None
 
-    def pour(self, batch: Batch) -> None:
-        """Give the samples of a batch to the run, round after round."""
-        self.engine.accept(batch)
-        self._seen += len(batch) + batch.dropped
-        taken = 0
-        while taken < len(batch) and (ask := self._ask or self._run.ask()) is not None:
-            some = batch[taken : taken + ask.n - self.engine.waiting]
-            part = self.engine.push(some, ask.blank, ask.n)
-            taken += len(some)
-            self._ask = ask if part is None else None
-            if part is not None:
-                with calm_blas(math.prod(self.engine.dims)):
-                    self._run.tell(part)
-
     def take(self, stream: Stream) -> None:
-        """Give all samples of a stream to the run."""
+        """Give all samples of a stream to the run, round after round."""
         before = self._seen
         for batch in stream.batches():
             if hasattr(batch, "moved"):
                 batch.moved(before)
-            self.pour(batch)
+            self.engine.accept(batch)
+            self._seen += len(batch) + batch.dropped
+            taken = 0
+            while taken < len(batch) and (ask := self._ask or self._run.ask()) is not None:
+                some = batch[taken : taken + ask.n - self.engine.waiting]
+                part = self.engine.push(some, ask.blank, ask.n)
+                taken += len(some)
+                self._ask = ask if part is None else None
+                if part is not None:
+                    with calm_blas(math.prod(self.engine.dims)):
+                        self._run.tell(part)
 
     def estimate(self) -> Estimate:
         """What the run would say if the samples ended here; the run itself goes on."""
@@ -332,4 +302,4 @@ class Feed:
                 ending.tell(pending)
             ending.close()
             said = ending.estimate()
-        return _completed(said, self.engine)
+        return completed(said, self.engine)

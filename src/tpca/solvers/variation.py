@@ -32,10 +32,9 @@ from tpca.inference.flips import own_order, p_values
 from tpca.inference.scatter import half_agreements, slope
 from tpca.randomness import generator
 from tpca.solvers.estimate import Component, Estimate, StopReason
-from tpca.solvers.memory import budget
-from tpca.solvers.options import ClaimingSolver, check_dependence, check_resamples, option
+from tpca.solvers.options import ClaimingSolver, budget, check_dependence, check_resamples, option
 from tpca.solvers.rank_one import best_rank_one, fits, oriented, outer
-from tpca.solvers.run import Ask, KeptRun, refuse_all_left_out
+from tpca.solvers.run import Ask, Run, refuse_all_left_out
 from tpca.tensors.accumulators import Accumulator, plus
 from tpca.tensors.blocks import Array
 from tpca.tensors.rows import BatchSums
@@ -268,7 +267,7 @@ class Variation(ClaimingSolver):
         return VariationRun(self, data)
 
 
-class VariationRun(KeptRun):
+class VariationRun(Run):
     """One pass for the mean, rows and second moments; where neither fits, a pass for every mode of every sweep."""
 
     kept = ("_rows", "_ended", "_passes", "_found", "_climb", "_read", "_moments")

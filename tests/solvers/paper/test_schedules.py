@@ -26,49 +26,72 @@ def test_samples_are_counted_as_the_theorem_counts_them():
     assert schedule.samples(4) == 2**4 * (7 + 20 + 20 + 20) + 2 * 20
 
 
-def test_theorem_schedule_order_six_by_hand():
-    truth = SpikedTensor.random((5,) * 6, 1.0, correlation=0.2, random_state=0)
-    schedule = theorem_schedule(truth, THEORY)
-    c0 = initial_overlap(truth.dims, 0.1)
-    gamma = 0.2 / math.sqrt(5) + c0 / 5
-    assert block_gauge(truth, c0) == pytest.approx([gamma] * 3)
-    rise = math.log(4) + 0.5 * math.log(1 / gamma)
-    cycles = math.ceil(rise)
-    zeta = math.exp(rise / cycles)
-    c2 = 6 * math.log(6 * 5 / 0.1)
-    assert len(schedule.stages) == cycles
-    for h, stage in enumerate(schedule.stages, start=1):
-        low, high = min(zeta ** (h - 1) * gamma, 0.5), min(zeta**h * gamma, 0.5)  # no alignment above target_cap
-        signal = (low / 4) ** 2
-        eta = min(signal / (high * 25), low / (signal + 1)) / c2
-        for leg in stage:
-            assert leg.step_size == pytest.approx(eta)
-            assert leg.steps == pytest.approx(high / (eta * signal), rel=1e-6)
-    for m, leg in enumerate(schedule.ascent):
-        signal = (1 - 1 / 3) ** (2 - m) * gamma ** (m / 2)
-        assert leg.step_size == pytest.approx(min(signal / (6 * 25), 1 / (signal + 1)) / c2)
+def leg_by_hand(signal, size, low, high, divisor):
+    """η = min{s/(UB D), LB/(s+1)}/c and T = UB/(s η), as the top of the schedules' file has them."""
+    eta = min(signal / (high * size), low / (signal + 1)) / divisor
+    return pytest.approx(eta), pytest.approx(high / (eta * signal), rel=1e-6, abs=1)
 
 
-def test_case_two_order_six_by_hand():
-    schedule = empirical_schedule(Partition.pairs((6,) * 6), 1.0, THEORY, c3=None)
-    c0 = initial_overlap((6,) * 6, 0.1)
-    rise = math.log(4 / c0) + 0.25 * math.log(36)
-    cycles = math.ceil(rise)
-    zeta = math.exp(rise / cycles)
-    c2 = 3 * math.log(3 * 6 / 0.1)
+def others(values, m):
+    return math.prod(values[:m] + values[m + 1 :])
+
+
+@pytest.mark.parametrize(("order", "dim", "correlation"), [(6, 5, 0.2), (5, 40, 0.0)])
+def test_theorem_schedule_by_hand(order, dim, correlation):
+    truth = SpikedTensor.random((dim,) * order, 1.0, correlation=correlation, random_state=0)
+    schedule, odd, pairs = gauged_schedule(truth, THEORY), order % 2, order // 2
+    assert schedule == theorem_schedule(truth, THEORY)
+    c0, c2 = initial_overlap(truth.dims, 0.1), order * math.log(order * dim / 0.1)
+    gammas = [math.sqrt(c0 / dim)] * odd + [correlation / math.sqrt(dim) + c0 / dim] * pairs
+    assert block_gauge(truth, c0) == pytest.approx(gammas)
+    sizes, rises = [dim] * odd + [dim**2] * pairs, [math.log(4) + math.log(1 / g) / (pairs - 1) for g in gammas]
+    cycles = math.ceil(max(rises))
     assert len(schedule.stages) == cycles
-    for h in range(1, cycles + 1):
-        signal = c0**2 / 16 * zeta ** (2 * (h - 1)) / 36
-        high, low = c0 * zeta**h / 6 / 4, c0 * zeta ** (h - 1) / 6 / 4
-        eta = min(signal / (high * 36), low / (signal + 1)) / (c2 * cycles**2)
-        for leg in schedule.stages[h - 1]:
-            assert leg.step_size == pytest.approx(eta)
-            assert leg.steps == pytest.approx(high / (signal * eta), rel=1e-6)
-    # The last stage ends where Phase II begins: D^{-1/2 + 1/(2(k-1))} = 36^{-1/4}.
-    assert high == pytest.approx(36**-0.25)
+    for h, stage in enumerate(schedule.stages):
+        low, high = (
+            [min(math.exp(rise * step / cycles) * g, 0.5) for rise, g in zip(rises, gammas, strict=True)]
+            for step in (h, h + 1)
+        )  # no alignment above target_cap
+        for m, leg in enumerate(stage):
+            signal = others([one / 4 for one in low], m)
+            assert (leg.step_size, leg.steps) == leg_by_hand(signal, sizes[m], low[m], high[m], c2)
+    reach = [min(g ** (1 - 1 / (pairs - 1)), 0.5) for g in gammas]
     for m, leg in enumerate(schedule.ascent):
-        signal = (1 - 1 / 3) ** (2 - m) * 36 ** (-0.25 * m)
-        assert leg.step_size == pytest.approx(signal / (3 * 36) / c2)
+        signal = (1 - 1 / pairs) ** (len(sizes) - 1 - m) * math.prod(reach[:m])
+        assert (leg.step_size, leg.steps) == leg_by_hand(signal, order * sizes[m], 1, 1, c2)
+
+
+@pytest.mark.parametrize(("order", "dim"), [(6, 6), (5, 40), (5, 50), (4, 128)])
+@pytest.mark.parametrize("constants", [THEORY, PRACTICAL])
+def test_case_two_by_hand(order, dim, constants):
+    """Erratum 11: UB of the vector block of an odd order is divided by 2, not 4."""
+    schedule = empirical_schedule(Partition.pairs((dim,) * order), 1.0, constants, c3=None)
+    theory, odd, pairs = constants is THEORY, order % 2, order // 2
+    c0, loss = (initial_overlap((dim,) * order, 0.1), 4) if theory else (1.0, 1)
+    modes = [1] * odd + [2] * pairs  # of every block
+    sizes, last = [dim**n for n in modes], len(modes) - 1
+    gammas = [(c0 / dim) ** (n / 2) for n in modes]
+    rises = [n / 2 * math.log(4 / c0) + n * math.log(dim) / (2 * last) for n in modes]
+    cycles = math.ceil(max(rises))
+    c2 = pairs * math.log(pairs * dim / 0.1) * cycles**2 if theory else 1
+    assert len(schedule.stages) == cycles
+    for h, stage in enumerate(schedule.stages):
+        before, after = (
+            [math.exp(rise * step / cycles) * g for rise, g in zip(rises, gammas, strict=True)] for step in (h, h + 1)
+        )
+        for m, leg in enumerate(stage):
+            low, high = (min(each[m] / loss ** (modes[m] / 2), 0.5) for each in (before, after))
+            signal = others([min(one / loss, 0.5) for one in before], m)
+            assert (leg.step_size, leg.steps) == leg_by_hand(signal, sizes[m], low, high, c2)
+    if theory and order > 4:  # the last stage ends where Phase II begins
+        assert high == pytest.approx(min(sizes[-1] ** (-0.5 + 0.5 / last), 0.5))
+    if theory and order == 4:  # only there LB/(s+1) is the smaller bound on some step
+        assert any(leg.step_size < 0.999 / (leg.steps * leg.step_size * dim**2) / c2 for leg in schedule.stages[0])
+    for m, leg in enumerate(schedule.ascent):
+        reach = [min(size ** (-0.5 + 0.5 / last), 0.5) for size in sizes[:m]]
+        signal = (1 - 1 / len(modes)) ** (last - m) * math.prod(reach)
+        own = leg_by_hand(signal, sizes[m] * (pairs if theory else 1), 1, 1, c2 / cycles**2 if theory else 1)
+        assert (leg.step_size, leg.steps) == own
 
 
 @pytest.mark.parametrize("order", [5, 6, 7])
@@ -93,17 +116,6 @@ def test_case_one_by_hand(order):
     for m, leg in enumerate(schedule.stages[first]):
         signal, high = (c3 / roots[0]) ** (blocks - 1), min(c3 * zeta / roots[m], 0.5)
         assert leg.step_size == pytest.approx(signal / (high * sizes[m]) / (c2 * second**2))
-
-
-def test_odd_theory_vector_block_reaches_its_target():
-    # Erratum: UB of the vector block is divided by 2, not 4, so that its last stage ends at d_1^{-1/2 + 1/(2k)}.
-    schedule = empirical_schedule(Partition.pairs((50,) * 5), 1.0, THEORY, c3=None)
-    c0 = initial_overlap((50,) * 5, 0.1)
-    cycles = len(schedule.stages)
-    assert cycles == math.ceil(math.log(4 / c0) + math.log(2500) / 4)
-    signal = math.prod([c0 / 50 * math.exp((math.log(4 / c0) + math.log(2500) / 4) * (cycles - 1) / cycles) / 4] * 2)
-    last = schedule.stages[-1][0]
-    assert last.step_size * last.steps * signal == pytest.approx(50**-0.25, rel=1e-6)
 
 
 def test_idle_vector_is_the_even_schedule_of_the_pairs():
@@ -151,51 +163,6 @@ def test_the_theorem_takes_the_smaller_schedule():
     assert theorem_schedule(alike, PRACTICAL) == gauged_schedule(alike, PRACTICAL)
 
 
-def test_second_bound_on_the_step_binds_at_order_four_in_theory():
-    """LB/(λ̃+1) against λ̃/(UB·D), λ = 1: with every factor of the theory preset the former is the smaller one."""
-    bound = []
-    for dim in (8, 32, 128):
-        case = empirical_schedule(Partition.pairs((dim,) * 4), 1.0, THEORY, c3=None)
-        c0, cycles = initial_overlap((dim,) * 4, 0.1), len(case.stages)
-        zeta = math.exp((math.log(4 / c0) + math.log(dim)) / cycles)
-        c2 = 2 * math.log(2 * dim / 0.1) * cycles**2
-        for h, legs in enumerate(case.stages, start=1):
-            signal = min(c0 / dim * zeta ** (h - 1) / 4, 0.5)
-            high = min(c0 / dim * zeta**h / 4, 0.5)
-            bound.append(legs[0].step_size < 0.999 * signal / (high * dim**2) / c2)
-    assert any(bound)
-
-
-def test_theorem_schedule_order_five_by_hand():
-    truth = SpikedTensor.random((40,) * 5, 1.0, correlation=0.0, random_state=0)
-    schedule = theorem_schedule(truth, THEORY)
-    c0 = initial_overlap(truth.dims, 0.1)
-    gammas = [math.sqrt(c0 / 40), c0 / 40, c0 / 40]
-    rises = [math.log(4) + math.log(1 / g) for g in gammas]
-    cycles = math.ceil(max(rises))
-    zetas = [math.exp(r / cycles) for r in rises]
-    c2 = 5 * math.log(5 * 40 / 0.1)
-    assert len(schedule.stages) == cycles
-    signal = gammas[1] * gammas[2] / 16
-    eta = min(signal / (zetas[0] * gammas[0] * 40), gammas[0] / (signal + 1)) / c2
-    assert schedule.stages[0][0].step_size == pytest.approx(eta)
-    signal = gammas[0] * gammas[2] / 16
-    eta = min(signal / (zetas[1] * gammas[1] * 1600), gammas[1] / (signal + 1)) / c2
-    assert schedule.stages[0][1].step_size == pytest.approx(eta)
-
-
-def test_odd_order_vector_block_uses_its_own_gauge():
-    schedule = empirical_schedule(Partition.pairs((40,) * 5), 1.0, PRACTICAL, c3=None)
-    rises = [math.log(2) + math.log(40) / 4] + [2 * math.log(2) + math.log(1600) / 4] * 2
-    cycles = math.ceil(max(rises))
-    zeta1, zeta2 = (math.exp(r / cycles) for r in rises[:2])
-    assert len(schedule.stages) == cycles
-    high, signal = zeta1 / math.sqrt(40), (1 / 40) ** 2
-    assert schedule.stages[0][0].step_size == pytest.approx(signal / (high * 40))
-    high, signal = zeta2 / 40, (1 / math.sqrt(40)) * (1 / 40)
-    assert schedule.stages[0][1].step_size == pytest.approx(signal / (high * 1600))
-
-
 def test_the_printed_step_breaks_the_condition_of_phase_one():
     """Erratum 21: Theorem thm-phase-I-tensor-PCA needs Tη² ≤ LB²/(64 c₁ log), and T and η as printed have 1/(c₂ D).
 
@@ -209,14 +176,6 @@ def test_the_printed_step_breaks_the_condition_of_phase_one():
         assert leg.steps * leg.step_size**2 * c2 * dim**2 == pytest.approx(1.0, rel=1e-6)
         low = block_gauge(truth, c0)[0] / 4
         assert (leg.steps * leg.step_size**2 <= low**2 / 64) == holds
-
-
-def test_phase_one_targets_are_capped():
-    # Order 4: the paper's target 2 gamma^{1 - 1/(k-1)} is 2; no alignment exceeds 1 (erratum 6).
-    schedule = empirical_schedule(Partition.pairs((8,) * 4), 1.0, PRACTICAL, c3=None)
-    last = schedule.stages[-1][0]
-    reached = last.step_size * last.steps * 0.5  # eta * T * signal with signal = cap
-    assert reached == pytest.approx(0.5, rel=0.05)
 
 
 def test_search_follows_the_algorithm():

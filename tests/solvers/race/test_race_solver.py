@@ -13,7 +13,7 @@ from tpca import RaceSolver, SpikedTensor
 from tpca.errors import MemoryBudgetError, PartitionError, SolverError, StreamError
 from tpca.model import Samples
 from tpca.solvers.estimate import StopReason
-from tpca.solvers.memory import default_memory, parse_memory
+from tpca.solvers.options import check_memory, default_memory
 from tpca.solvers.race.replicas import Climbs
 from tpca.solvers.race.rounds import SUB_BATCHES, round_size, sub_batch_edges
 from tpca.solvers.race.run import FEW_SUB_BATCHES, HOPE
@@ -178,11 +178,11 @@ def test_too_little_memory_is_refused_with_the_minimum_that_works(dims):
 
 
 def test_memory_can_be_written_in_several_ways():
-    assert [parse_memory(m) for m in ("64MB", "1.5 GiB", 1000)] == [64_000_000, 3 * 2**29, 1000]
+    assert [check_memory("memory_limit", m) for m in ("64MB", "1.5 GiB", 1000)] == [64_000_000, 3 * 2**29, 1000]
     assert [default_memory((d,) * 4) for d in (10, 40)] == [10**6, 4 * 8 * 40**4]  # the least; four samples
     for bad in ("64 parsecs", "MB", "-3MB", 0, math.nan):
         with pytest.raises(SolverError, match="memory_limit must be"):
-            parse_memory(bad)
+            check_memory("memory_limit", bad)
 
 
 def test_same_seed_gives_the_same_bits():
@@ -283,7 +283,7 @@ def test_more_passes_make_vectors_accurate_that_the_first_has_found(monkeypatch)
             stands = solver.run(samples)
         assert stands.found
         assert stands.n_passes > 1
-        assert stands.evidence.value > stands.evidence.needed
+        assert stands.p_value < 0.05
         first.append(float(truth.loss(stands.vectors).mean()))
     assert len(better) >= 2
     # About 6/(1.8² · 48) = 0.039 at rest; the mean of errors of 28 entries a run is within a factor of two of that but

@@ -7,7 +7,7 @@ import pytest
 from research.law import LawEngine
 from tpca import SpikedTensor
 from tpca.engines import LocalEngine
-from tpca.solvers.memory import held_bytes
+from tpca.solvers.options import held_bytes
 from tpca.solvers.race.flow import BlockFlow, state_floats
 from tpca.solvers.race.replicas import (
     Climbs,

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import wait
 from typing import Any
 
+from tpca import __version__
 from tpca.engines.dask.tasks import later
 from tpca.errors import ClusterError, TpcaError, one_line
-from tpca.wording import tpca_version
 
 LOOK = 1.0  # seconds between looks at the cluster while waiting
 FRESH = 5.0  # seconds for which a list of workers is good
@@ -120,7 +120,7 @@ class Cluster:
         """
         import distributed
 
-        words = f"import tpca\nif tpca.__version__ != {tpca_version()!r}: raise LookupError(tpca.__version__)"
+        words = f"import tpca\nif tpca.__version__ != {__version__!r}: raise LookupError(tpca.__version__)"
         with self._telling():
             for worker in workers:
                 if worker not in self._versions:
@@ -131,7 +131,7 @@ class Cluster:
             for worker, future in told.items():
                 if future.status != "error":
                     continue
-                error, ours = future.exception(), tpca_version()
+                error, ours = future.exception(), __version__
                 if type(error) is LookupError:
                     why, way = f"tpca {error}, and this process {ours}", "install the same version there"
                 else:

@@ -29,10 +29,9 @@ from tpca.inference.units import MAX_UNITS, Contributions, Units, UnitSum, UnitS
 from tpca.inference.whitening import Whitening, learn_whitening, longest_within, sphere
 from tpca.solvers.estimate import Estimate
 from tpca.solvers.least_squares.conclusion import conclude
-from tpca.solvers.memory import budget
-from tpca.solvers.options import ClaimingSolver, check_dependence, check_resamples, check_whiten, option
+from tpca.solvers.options import ClaimingSolver, budget, check_dependence, check_resamples, check_whiten, option
 from tpca.solvers.rank_one import components_of, oriented, units
-from tpca.solvers.run import Ask, KeptRun, drive, keeper_of, refuse_all_left_out
+from tpca.solvers.run import Ask, Run, drive, refuse_all_left_out
 from tpca.tensors.accumulators import Accumulator, bytes_held, plus
 from tpca.tensors.blocks import Array
 from tpca.wording import amount, count
@@ -83,7 +82,7 @@ class LeastSquares(ClaimingSolver):
         """Read a stream or an engine; the components, with their test."""
         engine = open_engine(source)
         conditions = "" if design is None else design.digest
-        return drive(self.start(engine, design), engine, keeper_of(self, conditions=conditions))
+        return drive(self.start(engine, design), engine, conditions=conditions)
 
     def budget(self) -> int:
         """Bytes that may be held."""
@@ -266,7 +265,7 @@ class Residuals(Accumulator):
         return super().nbytes + bytes_held(self.samples) + 64 * len(self.digests)
 
 
-class LeastSquaresRun(KeptRun):
+class LeastSquaresRun(Run):
     """Asks for samples, is given their sums, ends with the components.
 
     Of samples that are ``pushed``, batch after batch, neither the number nor all of the design is known.

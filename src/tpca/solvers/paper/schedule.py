@@ -1,36 +1,16 @@
 r"""The paper's schedules: step sizes and durations of every phase and block, and the constants behind its ≍.
 
-============================  =====================================================  ==============  =========
-field                         where it stands                                        theory          practical
-============================  =====================================================  ==============  =========
-``delta``                     failure probability δ                                  0.1             0.1
-``c0``                        overlap of a random start (Eq. c0-definition)          from δ          1
-``c2``                        1/c_2 in every step size; c_2 ≍ k log(k d/δ)            from δ          1
-``stage_penalty``             (h*)^p in empirical Phase I step sizes                 2               0
-``signal_loss``               the 4 of λ^I = λ ∏ ζ^{h-1} γ/4, and of UB in Case II   4               1
-``block_penalty``             k^p in Phase II and odd Case I step sizes (k̄^p, theorem) 1              0
-``target_cap``                UB of Phase I never above this                         1/2             1/2
-``duration``                  T = duration · (paper's form), Phases I and II         1               1
-``kappa``                     decay factor κ of the c_3 search                       1/2             1/2
-``search_samples``            N_1 = this · κ^{-2kτ} ∏ d                              32              32
-``search_slack``              the c_3 test compares with slack · κ^{kτ}              1/2             1/2
-``selection``                 N_0 = this · log(2^k̄/δ) / min(λ, 1)²                   8               8
-``estimation``                T^{(3)} = this · form                                  1               100
-``estimation_power``          2: form = (k d d')² log⁴ / λ²; 1: form = d d' / λ², ≥ 100  2            1
-``estimation_step``           η^{(3)} = this · log²T / (λ T)                         1               1/2
-``idle_vector``               odd order: w_1 stands still in Phase I                 no              no
-============================  =====================================================  ==============  =========
-
-``theory`` keeps every factor that the paper prints with its ≍ read as =; the proofs' own constants (8192 c_1, ...) are
-larger still.  ``practical`` sets to one what only the proofs need.  Errata are those of docs/paper.md; erratum 6 is the
-reason for ``target_cap`` and ``search_slack``: at order 4 the target 2γ^{1-1/(k-1)} is 2, and the c_3 test a coin flip.
+The constants are fields of :class:`Constants`.  ``theory``, their defaults, keeps every factor that the paper prints
+with its ≍ read as =; the proofs' own constants (8192 c_1, ...) are larger still.  ``practical`` sets to one what only
+the proofs need.  Errata are those of docs/paper.md; erratum 6 is the reason for ``target_cap`` and ``search_slack``: at
+order 4 the target 2γ^{1-1/(k-1)} is 2, and the c_3 test a coin flip.
 
 The theorem counts samples as (Theorem main-theorem)
 
 .. math:: N = 2^{\bar k}\Big(N_0 + \sum_m T^{(1)}_m + T^{(2)}_m\Big) + 2\sum_m T^{(3)}_m .
 
 K is the number of blocks (k even, k+1 odd), D_m the entries of block m (d d', or d_1 for the vector block of an odd
-order): parities differ in nothing else.  Every leg of every schedule is one formula (:func:`_leg`), with the signal s
+order): parities differ in nothing else.  Every leg of every schedule is one formula (:func:`_legs`), with the signal s
 that the other blocks leave, the alignment LB that a block begins with and the alignment UB that it is to reach:
 
 .. math:: \eta = \frac1c\min\Big\{\frac{s}{UB\,D_m}, \frac{LB}{s+1}\Big\}, \qquad T = \frac{UB}{s\,\eta} .
@@ -71,7 +51,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tpca.errors import ScheduleError
@@ -83,37 +63,37 @@ from tpca.tensors.blocks import Partition
 class Constants:
     """Named constants of the schedules; ``None`` takes the paper's formula."""
 
-    delta: float = 0.1
-    c0: float | None = None
-    c2: float | None = None
-    stage_penalty: float = 2.0
-    signal_loss: float = 4.0
-    block_penalty: float = 1.0
-    target_cap: float = 0.5
-    duration: float = 1.0
-    kappa: float = 0.5
-    search_samples: float = 32.0
-    search_slack: float = 0.5
-    selection: float = 8.0
-    estimation: float = 1.0
-    estimation_power: int = 2
-    estimation_step: float = 1.0
-    idle_vector: bool = False
-
-    def start_overlap(self, dims: Sequence[int]) -> float:
-        """c_0, given or by Eq. c0-definition."""
-        return initial_overlap(dims, self.delta) if self.c0 is None else self.c0
+    delta: float = 0.1  # failure probability δ
+    c0: float | None = None  # overlap of a random start (Eq. c0-definition)
+    c2: float | None = None  # 1/c_2 in every step size; c_2 ≍ k log(k d/δ)
+    stage_penalty: float = 2.0  # (h*)^p in empirical Phase I step sizes
+    signal_loss: float = 4.0  # the 4 of λ^I = λ ∏ ζ^{h-1} γ/4, and of UB in Case II
+    block_penalty: float = 1.0  # k^p in Phase II and odd Case I step sizes (k̄^p in the theorem)
+    target_cap: float = 0.5  # UB of Phase I is never above this
+    duration: float = 1.0  # T = this · (paper's form), Phases I and II
+    kappa: float = 0.5  # decay factor κ of the c_3 search
+    search_samples: float = 32.0  # N_1 = this · κ^{-2kτ} ∏ d
+    search_slack: float = 0.5  # the c_3 test compares with this · κ^{kτ}
+    selection: float = 8.0  # N_0 = this · log(2^k̄/δ) / min(λ, 1)²
+    estimation: float = 1.0  # T^{(3)} = this · form
+    estimation_power: int = 2  # 2: form = (k d d')² log⁴ / λ²; 1: form = d d' / λ², at least 100
+    estimation_step: float = 1.0  # η^{(3)} = this · log²T / (λ T)
+    idle_vector: bool = False  # odd order: w_1 stands still in Phase I
 
     def __post_init__(self) -> None:
         for name in ("delta", "kappa", "target_cap", "search_slack"):
             if not 0 < getattr(self, name) < 1:
                 raise ScheduleError(f"{name} must lie strictly between 0 and 1, got {getattr(self, name)}.")
         positive = ("signal_loss", "duration", "search_samples", "selection", "estimation", "estimation_step")
-        for name in (*positive, *(n for n in ("c0", "c2") if getattr(self, n) is not None)):
-            if not getattr(self, name) > 0:
+        for name in ("c0", "c2", *positive):
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise ScheduleError(f"{name} must be positive, got {getattr(self, name)}.")
         if self.estimation_power not in (1, 2):
             raise ScheduleError(f"estimation_power must be 1 or 2, got {self.estimation_power}.")
+
+    def start_overlap(self, dims: Sequence[int]) -> float:
+        """c_0, given or by Eq. c0-definition."""
+        return initial_overlap(dims, self.delta) if self.c0 is None else self.c0
 
     def step_divisor(self, count: int, dims: Sequence[int]) -> float:
         """c_2, given or count · log(count · d_max / δ): count is k̄ in the theorem, k in the empirical sections."""
@@ -139,20 +119,9 @@ class Constants:
         return math.ceil(steps)
 
 
-PRESETS = {
-    "theory": Constants(),
-    "practical": Constants(
-        c0=1.0,
-        c2=1.0,
-        stage_penalty=0.0,
-        signal_loss=1.0,
-        block_penalty=0.0,
-        estimation=100.0,
-        estimation_power=1,
-        estimation_step=0.5,
-    ),
-}
-PRESETS["idle"] = replace(PRESETS["practical"], idle_vector=True)
+_PRACTICAL = Constants(c0=1.0, c2=1.0, signal_loss=1.0, stage_penalty=0.0, block_penalty=0.0, estimation=100.0)
+_PRACTICAL = replace(_PRACTICAL, estimation_power=1, estimation_step=0.5)
+PRESETS = {"theory": Constants(), "practical": _PRACTICAL, "idle": replace(_PRACTICAL, idle_vector=True)}
 
 
 def preset_constants(preset: str | Constants) -> Constants:
@@ -225,22 +194,21 @@ def estimation_legs(partition: Partition, strength: float, constants: Constants,
 IDLE = Leg(0.0, 0)
 
 
-def _leg(
-    constants: Constants,
-    signal: float,
-    size: float,
-    divisor: float,
-    low: float = 1.0,
-    high: float = 1.0,
-    bound: float = math.inf,
-) -> Leg:
-    """η and T of a block of D = ``size`` entries from the alignment LB = ``low`` to UB = ``high``; η at most ``bound``.
+def _legs(
+    constants: Constants, sizes: Sequence[float], divisor: float, signals: Sequence[float], lows: Sequence[float],
+    highs: Sequence[float], gentle: bool = False,
+) -> tuple[Leg, ...]:  # fmt: skip
+    """η and T of blocks of D entries, each from its alignment LB to UB; ``gentle``: η is at most UB s, too.
 
     The bound LB/(s+1) is Corollary coro-gen-phase-I's; in the empirical schedules it matters for strengths well above
     one only.
     """
-    eta = min(signal / (high * size), low / (signal + 1), bound) / divisor
-    return Leg(eta, math.ceil(constants.duration * high / (signal * eta)))
+    legs = []
+    for size, signal, low, high in zip(sizes, signals, lows, highs, strict=True):
+        bound = high * signal if gentle else math.inf
+        eta = min(signal / (high * size), low / (signal + 1), bound) / divisor
+        legs.append(Leg(eta, math.ceil(constants.duration * high / (signal * eta))))
+    return tuple(legs)
 
 
 def _ascent(
@@ -251,46 +219,39 @@ def _ascent(
     ``count`` is the k̄ of the theorem or the k of the empirical sections.
     """
     divisor, penalty = constants.step_divisor(count, partition.dims), float(count**constants.block_penalty)
-    legs = []
-    for m, size in enumerate(partition.sizes):
-        signal = strength * keep ** (len(partition) - 1 - m) * math.prod(reach[:m])
-        legs.append(_leg(constants, signal, penalty * size, divisor))
-    return tuple(legs)
+    blocks, ones = len(partition), [1.0] * len(partition)
+    signals = [strength * keep ** (blocks - 1 - m) * math.prod(reach[:m]) for m in range(blocks)]
+    return _legs(constants, [penalty * size for size in partition.sizes], divisor, signals, ones, ones)
 
 
-def _others(values: Sequence[float], m: int) -> float:
-    return math.prod(v for i, v in enumerate(values) if i != m)
+def _signals(strength: float, alignments: Sequence[float]) -> list[float]:
+    """What the other blocks leave to each: λ ∏_{i≠m} of their alignments."""
+    others = (math.prod(a for i, a in enumerate(alignments) if i != m) for m in range(len(alignments)))
+    return [strength * product for product in others]
 
 
 # ---- odd order with the vector block idle in Phase I
 
 
-def rests(partition: Partition, constants: Constants) -> bool:
-    """Whether there is a vector block, the first, that stands still in Phase I."""
-    return constants.idle_vector and partition.order % 2 == 1 and len(partition.groups[0]) == 1
+def idle_pairs(partition: Partition, strength: float, constants: Constants) -> tuple[Partition, float] | None:
+    """If the vector block, the first, stands still in Phase I: the pairs alone, in the order of the blocks, and λ'.
 
-
-def without_vector(partition: Partition) -> Partition:
-    """The pairs alone: a partition of the modes of all blocks but the first, in the order of the blocks."""
+    λ' = λ √(c_0/d_1) is what a random w_1 leaves of the strength.
+    """
+    if not constants.idle_vector or partition.order % 2 == 0:
+        return None
     modes = [n for group in partition.groups[1:] for n in group]
-    place = {n: i for i, n in enumerate(modes)}
-    groups = tuple(tuple(place[n] for n in group) for group in partition.groups[1:])
-    return Partition(tuple(partition.dims[n] for n in modes), groups)
+    groups = tuple(tuple(modes.index(n) for n in group) for group in partition.groups[1:])
+    left = strength * math.sqrt(constants.start_overlap(partition.dims) / partition.sizes[0])
+    return Partition(tuple(partition.dims[n] for n in modes), groups), left
 
 
-def vector_strength(partition: Partition, strength: float, constants: Constants) -> float:
-    """λ' = λ √(c_0/d_1): what a random w_1 leaves of the strength."""
-    return strength * math.sqrt(constants.start_overlap(partition.dims) / partition.sizes[0])
-
-
-def with_idle_vector(
-    partition: Partition, strength: float, constants: Constants, of_pairs: Callable[[float], Schedule]
-) -> Schedule:
-    """The pairs' schedule at strength λ', ``of_pairs(λ')``, and the vector's turn at the end of Phase II, as printed.
+def with_idle_vector(partition: Partition, strength: float, constants: Constants, pairs: Schedule) -> Schedule:
+    """The schedule of the pairs at strength λ', and the vector's turn at the end of Phase II, as printed.
 
     All pairs are there by then: λ^II_1 = λ(1 − 1/K)^{K−1}.
     """
-    pairs, count = of_pairs(vector_strength(partition, strength, constants)), len(partition)
+    count = len(partition)
     vector = _ascent(partition, strength, constants, partition.order // 2, 1 - 1 / count, [1.0] * count)[0]
     return replace(
         pairs,
@@ -313,14 +274,10 @@ def theorem_schedule(truth: SpikedTensor, constants: Constants, cycles: int | No
     """
     check_order(truth.order)
     partition = Partition.pairs(truth.dims)
-    if rests(partition, constants):
+    if (idle := idle_pairs(partition, truth.strength, constants)) is not None:
         vectors = tuple(truth.vectors[n] for group in partition.groups[1:] for n in group)
-        return with_idle_vector(
-            partition,
-            truth.strength,
-            constants,
-            lambda left: theorem_schedule(SpikedTensor(vectors, left), constants, cycles),
-        )
+        pairs = theorem_schedule(SpikedTensor(vectors, idle[1]), constants, cycles)
+        return with_idle_vector(partition, truth.strength, constants, pairs)
     first = gauged_schedule(truth, constants, cycles)
     if cycles is not None:
         return first
@@ -336,13 +293,8 @@ def gauged_schedule(truth: SpikedTensor, constants: Constants, cycles: int | Non
     divisor = constants.step_divisor(truth.order, truth.dims)
     stages = []
     for lows, highs in stage_bounds(truth, constants, cycles):
-        expected = [low / constants.signal_loss for low in lows]
-        stages.append(
-            tuple(
-                _leg(constants, strength * _others(expected, m), size, divisor, lows[m], highs[m])
-                for m, size in enumerate(partition.sizes)
-            )
-        )
+        signals = _signals(strength, [low / constants.signal_loss for low in lows])
+        stages.append(_legs(constants, partition.sizes, divisor, signals, lows, highs))
     gauges = block_gauge(truth, constants.start_overlap(truth.dims))
     reach = [min(float(g ** (1 - 1 / (pairs - 1))), constants.target_cap) for g in gauges]
     return Schedule(
@@ -390,8 +342,8 @@ def search_steps(partition: Partition, strength: float, constants: Constants) ->
     correlation a test passes with probability 0.5 %.
     """
     check_order(partition.order)
-    if rests(partition, constants):
-        return search_steps(without_vector(partition), vector_strength(partition, strength, constants), constants)
+    if (idle := idle_pairs(partition, strength, constants)) is not None:
+        return search_steps(*idle, constants)
     blocks = len(partition)
     log_dim = math.fsum(math.log(d) for d in partition.dims) / partition.order
     reach = (0.5 - (1.5 if partition.order % 2 else 1.0) / blocks) * log_dim
@@ -410,22 +362,15 @@ def empirical_schedule(
 ) -> Schedule:
     """Case I if ``c3`` was found, else Case II.  What Phase I reaches is capped like its targets (erratum 6)."""
     check_order(partition.order)
-    if rests(partition, constants):
-        pairs = without_vector(partition)
-        return with_idle_vector(
-            partition, strength, constants, lambda left: empirical_schedule(pairs, left, constants, c3, search)
-        )
-    if c3 is None:
-        name, stages = "empirical, Case II", _case_two(partition, strength, constants)
-    else:
-        name, stages = f"empirical, Case I (c3 = {c3:.3g})", _case_one(partition, strength, constants, c3)
+    if (idle := idle_pairs(partition, strength, constants)) is not None:
+        return with_idle_vector(partition, strength, constants, empirical_schedule(*idle, constants, c3, search))
     blocks, rank = len(partition), len(partition) - 1
     exponents = [0.25 if c3 is not None and len(group) == 2 else 0.5 for group in partition.groups]
     sizes = zip(exponents, partition.sizes, strict=True)
     reach = [min(size ** (-e * (1 - 1 / rank)), constants.target_cap) for e, size in sizes]
     return Schedule(
-        name=name,
-        stages=stages,
+        name="empirical, Case II" if c3 is None else f"empirical, Case I (c3 = {c3:.3g})",
+        stages=_phase_one(partition, strength, constants, c3),
         ascent=_ascent(partition, strength, constants, partition.order // 2, 1 - 1 / blocks, reach),
         selection=constants.selection_samples(partition.order, strength),
         estimation=estimation_legs(partition, strength, constants, pairs=partition.order // 2),
@@ -433,62 +378,46 @@ def empirical_schedule(
     )
 
 
-def _case_two(partition: Partition, strength: float, constants: Constants) -> tuple[tuple[Leg, ...], ...]:
-    """Phase I of Case II (Eq. esti-block-eff-SNR-caseII): s = λ ∏ ζ^{h−1}γ̃/4, UB = γ̃ζ^h/4; a vector's UB is γ̃ζ^h/2.
-
-    Erratum 11: for the vector block of an odd order the proofs need the 2 that its ζ has (printed 4).
-    """
-    c0, loss, rank = constants.start_overlap(partition.dims), constants.signal_loss, len(partition) - 1
-    blocks = [(len(group), size) for group, size in zip(partition.groups, partition.sizes, strict=True)]
-    gauges = [c0 ** (count / 2) / math.sqrt(size) for count, size in blocks]
-    lifts = [count * math.log(2 / math.sqrt(c0)) + math.log(size) / (2 * rank) for count, size in blocks]
-    return _cycles(partition, strength, constants, gauges, lifts, loss, [loss ** (count / 2) for count, _ in blocks])
-
-
-def _case_one(partition: Partition, strength: float, constants: Constants, c3: float) -> tuple[tuple[Leg, ...], ...]:
-    """Phase I of Case I, both parts (Eq. esti-block-eff-SNR-caseI); at odd order step sizes are divided by k, too."""
-    blocks, rank = len(partition), len(partition) - 1
-    sizes = zip(partition.groups, partition.sizes, strict=True)
-    roots = [float(size ** (0.25 if len(group) == 2 else 0.5)) for group, size in sizes]
-    gauges = [c3 / root for root in roots]
-    penalty = float((partition.order // 2) ** constants.block_penalty) if partition.order % 2 else 1.0
-    cycles = math.ceil(math.log(4.0) + rank * math.log(1 / c3))
-    signals = [strength * c3 * _others(gauges, m) / constants.signal_loss**rank for m in range(blocks)]
-    divisor = constants.step_divisor(partition.order // 2, partition.dims) * penalty * cycles**constants.stage_penalty
-    start = []
-    for h in range(1, cycles + 1):
-        highs = [min(math.exp(h) * c3**rank * gauge / 4, constants.target_cap) for gauge in gauges]
-        legs = zip(signals, partition.sizes, highs, strict=True)
-        start.append(tuple(_leg(constants, s, size, divisor, top / math.e, top, top * s) for s, size, top in legs))
-    lifts = [math.log(1 / c3) + math.log(root) / rank for root in roots]
-    return (*start, *_cycles(partition, strength, constants, gauges, lifts, 1.0, [1.0] * blocks, penalty))
-
-
-def _cycles(
-    partition: Partition,
-    strength: float,
-    constants: Constants,
-    gauges: list[float],
-    lifts: list[float],
-    loss: float,
-    goals: list[float],
-    penalty: float = 1.0,
+def _phase_one(
+    partition: Partition, strength: float, constants: Constants, c3: float | None
 ) -> tuple[tuple[Leg, ...], ...]:
-    """Geometric cycles with ζ_m = exp(lift_m/h*), h* = ⌈max lift⌉.
+    """Phase I: h* = ⌈max lift⌉ geometric cycles with ζ_m = exp(lift_m/h*); in Case I after a part of its own.
 
     Cycle h counts on alignments γ̃ζ^{h−1}/``loss`` of the other blocks and lifts its own to γ̃ζ^h/``goals[m]``.
+
+    * Case I (Eq. esti-block-eff-SNR-caseI): loss and goals are 1; at odd order step sizes are divided by k, too.
+    * Case II (Eq. esti-block-eff-SNR-caseII): loss and goals are 4, the goal of a vector block 2.  Erratum 11: the
+      proofs need the 2 that its ζ has (printed 4).
     """
-    cycles, cap = max(1, math.ceil(max(lifts))), constants.target_cap
-    zetas = [math.exp(lift / cycles) for lift in lifts]
-    divisor = constants.step_divisor(partition.order // 2, partition.dims) * penalty * cycles**constants.stage_penalty
+    loss, cap, rank = constants.signal_loss, constants.target_cap, len(partition) - 1
+    divisor = constants.step_divisor(partition.order // 2, partition.dims)
+    blocks = [(len(group), size) for group, size in zip(partition.groups, partition.sizes, strict=True)]
     stages = []
+    if c3 is None:
+        c0 = constants.start_overlap(partition.dims)
+        gauges = [c0 ** (count / 2) / math.sqrt(size) for count, size in blocks]
+        lifts = [count * math.log(2 / math.sqrt(c0)) + math.log(size) / (2 * rank) for count, size in blocks]
+        goals = [loss ** (count / 2) for count, _ in blocks]
+    else:
+        roots = [float(size ** (0.25 if count == 2 else 0.5)) for count, size in blocks]
+        gauges = [c3 / root for root in roots]
+        lifts = [math.log(1 / c3) + math.log(root) / rank for root in roots]
+        divisor *= float((partition.order // 2) ** constants.block_penalty) if partition.order % 2 else 1.0
+        signals = [signal / loss**rank for signal in _signals(strength * c3, gauges)]
+        cycles = math.ceil(math.log(4.0) + rank * math.log(1 / c3))
+        own = divisor * cycles**constants.stage_penalty
+        for h in range(1, cycles + 1):
+            highs = [min(math.exp(h) * c3**rank * gauge / 4, cap) for gauge in gauges]
+            lows = [high / math.e for high in highs]
+            stages.append(_legs(constants, partition.sizes, own, signals, lows, highs, gentle=True))
+        loss, goals = 1.0, [1.0] * len(blocks)
+    cycles = max(1, math.ceil(max(lifts)))
+    zetas = [math.exp(lift / cycles) for lift in lifts]
+    divisor *= cycles**constants.stage_penalty
     for h in range(1, cycles + 1):
         before = [gauge * zeta ** (h - 1) for gauge, zeta in zip(gauges, zetas, strict=True)]
         after = [gauge * zeta**h for gauge, zeta in zip(gauges, zetas, strict=True)]
-        expected = [min(alignment / loss, cap) for alignment in before]
-        legs = []
-        for m, size in enumerate(partition.sizes):
-            low, high = (min(alignments[m] / goals[m], cap) for alignments in (before, after))
-            legs.append(_leg(constants, strength * _others(expected, m), size, divisor, low, high))
-        stages.append(tuple(legs))
+        lows, highs = ([min(a / goal, cap) for a, goal in zip(each, goals, strict=True)] for each in (before, after))
+        signals = _signals(strength, [min(alignment / loss, cap) for alignment in before])
+        stages.append(_legs(constants, partition.sizes, divisor, signals, lows, highs))
     return tuple(stages)

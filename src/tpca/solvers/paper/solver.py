@@ -27,7 +27,6 @@ step is scale-free) and keeps long runs from overflowing.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,8 +37,8 @@ from tpca.errors import SolverError
 from tpca.model import SpikedTensor, check_strength
 from tpca.randomness import generator
 from tpca.solvers.estimate import Estimate, StopReason
-from tpca.solvers.options import CommonOptions, option
-from tpca.solvers.paper.run import PaperRun, StreamEndedError
+from tpca.solvers.options import CommonOptions, one_of, option
+from tpca.solvers.paper.run import PaperRun, StreamEndedError, block_vectors, pairings_of
 from tpca.solvers.paper.schedule import (
     Constants,
     Schedule,
@@ -48,9 +47,8 @@ from tpca.solvers.paper.schedule import (
     search_steps,
     theorem_schedule,
 )
-from tpca.solvers.paper.vectors import METHODS, block_vectors, pairings_of
 from tpca.solvers.rank_one import positive
-from tpca.solvers.run import keeper_of
+from tpca.solvers.run import Keeper, completed
 from tpca.tensors.blocks import Partition
 from tpca.threads import calm_blas
 
@@ -72,7 +70,7 @@ class PaperSolver(CommonOptions):
         (:mod:`~tpca.solvers.paper.schedule`).
     pairing
         ``"neighbours"`` as in the paper, or ``"search"``: the c_3 search of the empirical schedule tries all pairings
-        on the same samples, twice as many (:mod:`~tpca.solvers.paper.vectors`).
+        on the same samples, twice as many (:mod:`~tpca.solvers.paper.run`).
     estimator
         ``"power"`` or ``"ascent"``: the two estimator steps of the paper.
     callbacks
@@ -88,8 +86,8 @@ class PaperSolver(CommonOptions):
     preset: str | Constants = option("practical")
     strength: float = option(1.0, lambda _, value: check_strength(value))
     truth: SpikedTensor | None = option(None)
-    pairing: str = option("neighbours")
-    estimator: str = option("power")
+    pairing: str = option("neighbours", one_of("neighbours", "search"))
+    estimator: str = option("power", one_of("power", "ascent"))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,12 +95,8 @@ class PaperSolver(CommonOptions):
             raise SolverError(f"schedule must be 'empirical', 'theorem' or a Schedule, got {self.schedule!r}.")
         if self.schedule == "theorem" and self.truth is None:
             raise SolverError("schedule='theorem' needs truth=..., got None; use 'empirical' when it is not known.")
-        if self.pairing not in ("neighbours", "search"):
-            raise SolverError(f"pairing must be 'neighbours' or 'search', got {self.pairing!r}.")
         if self.pairing == "search" and self.schedule != "empirical":
             raise SolverError("pairing='search' is part of the empirical schedule; use schedule='empirical'.")
-        if self.estimator not in METHODS:
-            raise SolverError(f"estimator must be one of {', '.join(METHODS)}, got {self.estimator!r}.")
         self.constants = preset_constants(self.preset)
 
     def run(self, source: Any) -> Estimate:
@@ -114,9 +108,8 @@ class PaperSolver(CommonOptions):
             )
         rng = generator(self.random_state, "paper")
         run = PaperRun(engine, rng, self.callbacks, spare=self.constants.idle_vector)
-        keeper = keeper_of(self)
-        watched = contextlib.nullcontext() if keeper is None else keeper.watch(run, engine)
-        with calm_blas(math.prod(engine.dims)), watched:
+        keeper = Keeper(self)
+        with calm_blas(math.prod(engine.dims)), keeper.watch(run, engine):
             try:
                 run.multi_phase(self.find_schedule(run), keeper)
                 reason = StopReason.SCHEDULE_DONE
@@ -124,19 +117,17 @@ class PaperSolver(CommonOptions):
                 reason = StopReason.STREAM_ENDED_EARLY
         blocks = tuple(block[run.best] for block in run.replicas)
         vectors, strength = positive(block_vectors(run.partition, blocks, self.estimator, run.rng), run.mean_reward)
-        return Estimate.of_one(
-            solver="paper",
+        found = Estimate.of_one(
+            solver=self.name,
             vectors=vectors,
             strength=strength,
             n_samples=run.samples,
             state_bytes=run.state_bytes,
-            buffer_bytes=engine.buffer_bytes,
             stop_reason=reason,
             advice=self._misfit(strength) if reason is StopReason.SCHEDULE_DONE else (),
-            n_skipped=engine.n_skipped,
-            labels=engine.labels,
             history=run.history,
         )
+        return completed(found, engine)
 
     def _misfit(self, reward: float) -> tuple[str, ...]:
         """Whether the mean reward at the end does not fit the λ that the schedule was told.

@@ -33,7 +33,6 @@ from numpy.typing import NDArray
 from scipy.special import chdtri
 
 from tpca.checkpoint import kept
-from tpca.solvers.estimate import Evidence
 from tpca.solvers.race.evidence import FEW, Wealth
 from tpca.solvers.rank_one import aligned, overlaps
 from tpca.tensors import Answer, Query
@@ -136,9 +135,9 @@ class Candidate:
         return math.log(self.attempt * (self.attempt + 1) / self.delta) if self.attempt else math.inf
 
     @property
-    def evidence(self) -> Evidence:
-        """What a claim rests on, or what it lacks."""
-        return Evidence("log evidence", self.wealth.proof, self.needed)
+    def evidence(self) -> tuple[float, float]:
+        """What a claim rests on: log evidence, and how much of it proves a signal."""
+        return self.wealth.proof, self.needed
 
     @property
     def strength(self) -> float:

@@ -41,7 +41,6 @@ begin with one of its own.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import itertools
 import math
@@ -57,9 +56,16 @@ from tpca.engines import Data
 from tpca.errors import PartitionError, SampleError, SolverError, StreamError, check_integer
 from tpca.inference.design import Design
 from tpca.randomness import generator
-from tpca.solvers.estimate import Estimate, Evidence, StopReason
-from tpca.solvers.memory import default_memory, held_bytes, parse_memory
-from tpca.solvers.options import ClaimingSolver, check_passes, check_positive, check_whiten, option
+from tpca.solvers.estimate import Estimate, StopReason
+from tpca.solvers.options import (
+    ClaimingSolver,
+    check_passes,
+    check_positive,
+    check_whiten,
+    default_memory,
+    held_bytes,
+    option,
+)
 from tpca.solvers.race.candidate import Candidate, Part
 from tpca.solvers.race.contrasts import contrasts
 from tpca.solvers.race.evidence import ROUNDING
@@ -159,7 +165,7 @@ class RaceSolver(ClaimingSolver):
 
     def budget(self, dims: Sequence[int]) -> int:
         """Bytes that the state may take for samples of shape ``dims``."""
-        return default_memory(dims) if self.memory_limit is None else parse_memory(self.memory_limit)
+        return default_memory(dims) if self.memory_limit is None else int(self.memory_limit)
 
     def settings(self) -> dict[str, Any]:
         """What a run depends on besides its data, as plain values."""
@@ -219,11 +225,15 @@ class Limits:
         )
 
 
-class RaceRun:
+class RaceRun(Run):
     """Races for up to ``solver.n_components`` components on shared samples."""
 
+    kept = ("limits", "noise", "races", "state_bytes", "started")
+    solver: RaceSolver
+
     def __init__(self, solver: RaceSolver, data: Data) -> None:
-        self.solver, self.limits = solver, Limits.of(solver, data)
+        super().__init__(solver)
+        self.limits = Limits.of(solver, data)
         self.noise = Noise(solver, data, self.limits.per_pass)
         self.races: list[Race] = []
         self.state_bytes, self.started = 0, 0
@@ -283,8 +293,7 @@ class RaceRun:
             race.go_on(part.n)
             if self.solver.callbacks and len(race.history) > before:
                 shown = {"position": race.position, "vectors": race.vectors, "state_bytes": race.held}
-                for callback in self.solver.callbacks:
-                    callback({**race.history[-1], **shown})
+                self.call({**race.history[-1], **shown})
         held = self.noise.nbytes + sum(race.held for race, _ in self._asked)
         self.state_bytes = max(self.state_bytes, held)
 
@@ -312,22 +321,6 @@ class RaceRun:
         found = first.with_others(others, state_bytes=self.state_bytes, history=history)
         unseen = 0 if self.limits.stored else self.noise.samples  # those that only the maps have seen
         return dataclasses.replace(found, n_samples=found.n_samples + unseen)
-
-    def state(self) -> dict[str, Any]:
-        """All that the next step needs."""
-        return {name: getattr(self, name) for name in ("limits", "noise", "races", "state_bytes", "started")}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
-        vars(self).update(state)
-
-    def silent_copy(self) -> RaceRun:
-        """A copy that calls nobody back."""
-        twin = copy.copy(self)
-        twin.solver = copy.copy(self.solver)
-        twin.solver.callbacks = ()
-        twin.restore(copy.deepcopy(self.state()))
-        return twin
 
     def _forget_bent(self) -> None:
         """When a component is found the sums of the others hold it still, and once it is known well, what was wrong.
@@ -420,7 +413,7 @@ class Race:
         self.reason = StopReason.NO_SIGNAL
         self.refinement: Refinement | None = None
         self.standing: Refinement | None = None
-        self.claimed: Evidence | None = None  # what the claim rests on, once there is one
+        self.claimed: tuple[float, float] | None = None  # what the claim rests on, once there is one
         self.climbs: Climbs | None = None
         self.next_look, self.rested = 0.0, False  # rested: what is on trial would not get better
         self.samples, self.passes, self.held = 0, 1, 0  # held: bytes of state in the last round
@@ -677,22 +670,20 @@ class Race:
         known, advice = refined or self.leading(), list(self.noise.advice())
         if self.limits.watched and self.noise.block > 1:
             advice.append(f"Neighbouring samples are alike: every {self.noise.block} in a row count as one.")
-        proof = self.claimed or self.leading().evidence
-        most = proof.value
+        most, needed = self.claimed or self.leading().evidence
         if refined is not None:  # bets go on while the vectors are refined
             most = refined.wealth.proof if refined.slow else max(most, refined.wealth.proof)
             advice += refined.advice()
         # Bets against "no signal" share one unit among all candidates: attempt k of one of error share δ_l begins with
         # δ_l/(δ k(k + 1)) of it, and has won exp(log E − needed)/δ.  By Ville's inequality the chance that this ever
         # comes to e on pure noise is at most 1/e, which is the p-value.
-        log_e = most - proof.needed - math.log(1 - self.limits.confidence)
+        log_e = most - needed - math.log(1 - self.limits.confidence)
         return Estimate.of_one(
             solver="race",
             vectors=positive(self.vectors, refined.strength if refined else 1.0)[0],
             noise_level=known.sigma / self.scale,
             p_value=math.exp(-max(0.0, log_e)),
             e_value=math.exp(min(log_e, 700.0)),
-            evidence=proof,
             n_samples=max(self.before, self.samples),
             n_passes=self.passes,
             state_bytes=self.held,
