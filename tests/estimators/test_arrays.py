@@ -94,27 +94,19 @@ def test_iterables_of_arrays_on_a_device(home, items):
     np.testing.assert_allclose(to_host(scores), found.transform(X), rtol=1e-4, atol=1e-3)
 
 
-def test_a_list_of_samples_on_a_device_is_the_array_that_it_makes():
-    there = [STRICT.put(sample) for sample in X]
-    same(
-        TensorPCA(solver="least_squares", random_state=0).fit(open_stream(there, items="samples")),
-        TensorPCA(solver="least_squares", random_state=0).fit(STRICT.put(X)),
-    )
+@pytest.mark.parametrize("form", ["list", "another axis"])
+def test_other_forms_of_samples_on_a_device(form):
+    if form == "list":
+        found = TensorPCA(random_state=0).fit(open_stream([STRICT.put(one) for one in X], items="samples"))
+    else:
+        found = TensorPCA(random_state=0).fit(STRICT.put(np.moveaxis(X, 0, -1).copy()), dim=3)
+    same(found, TensorPCA(random_state=0).fit(X))
 
 
-def test_samples_along_another_axis():
-    turned = STRICT.put(np.moveaxis(X, 0, -1).copy())
-    found = TensorPCA(solver="least_squares", random_state=0).fit(turned, dim=3)
-    same(found, TensorPCA(solver="least_squares", random_state=0).fit(X))
-
-
-def test_samples_of_two_homes_are_refused():
+def test_samples_of_two_homes_or_with_missing_entries_are_refused():
     batches = [STRICT.put(X[:100]), X[100:200]]
     with pytest.raises(SampleError, match=r"one library and on one device, expected array_api_strict.*got NumPy"):
         TensorPCA(solver="least_squares").fit(open_stream(iter(batches), items="batches"))
-
-
-def test_missing_entries_are_refused_by_the_number_of_their_sample():
     holes = X.copy()
     holes[437, 1, 1, 1] = np.nan
     with pytest.raises(SampleError, match="sample 437 contains NaN or Inf"):

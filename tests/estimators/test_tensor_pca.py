@@ -167,6 +167,13 @@ def test_labels_of_batches_must_be_known():
     assert pca.n_samples_seen_ == 8
 
 
+@pytest.mark.parametrize(("y", "classes"), [([1.0] * 9, None), (["a"] * 9, "ab"), (list("abababaab"), "abc")])
+def test_a_look_before_y_differs_is_refused(y, classes):
+    pca = TensorPCA(target="effect", random_state=0).partial_fit(DATA[:9], y, classes=classes)
+    with pytest.raises(SampleError, match="y is constant in the samples that were used"):
+        _ = pca.p_values_
+
+
 # Shapes --------------------------------------------------------------------------------------------------------------
 
 

@@ -131,7 +131,6 @@ class Errors:
     """Of one component: ``strength`` without the bias of a fit, its ``interval``, and errors of all vectors."""
 
     strength: float
-    error: float
     interval: tuple[float, float]
     vectors: tuple[Array, ...]
 
@@ -148,7 +147,7 @@ def errors_of(tangents: Tangents, squares: Array, freedom: float, confidence: fl
         ends = (math.sqrt(max(squared - wide, 0.0)), math.sqrt(max(squared + wide, 0.0)))
         each = np.sqrt(own[1:end]) / max(strength, 1e-300)
         each = np.minimum(each, 1.0)  # an entry of a unit vector is no less sure than that
-        found.append(Errors(strength, error, ends, tuple(np.split(each, np.cumsum(tangents.sizes)[:-1]))))
+        found.append(Errors(strength, ends, tuple(np.split(each, np.cumsum(tangents.sizes)[:-1]))))
     return found
 
 

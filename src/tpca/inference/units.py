@@ -36,7 +36,8 @@ from typing import Any
 import numpy as np
 
 from tpca.checkpoint import kept
-from tpca.inference.design import Design, Indices
+from tpca.errors import SampleError
+from tpca.inference.design import DETERMINED, Design, Indices
 from tpca.tensors.accumulators import Accumulator, plus
 from tpca.tensors.blocks import Array
 
@@ -152,6 +153,11 @@ class Contributions:
         whole = overall.sum(axis=0)
         self._whole, self._plain_inverse = _residual_map(whole, nuisances, interest)
         S, weight = np.einsum("qce,cde,rde->qr", self._whole, whole, self._whole), float(whole[0, 0, 0])
+        if np.linalg.eigvalsh(S)[0] <= DETERMINED * np.einsum("qqe->", whole[interest][:, interest]):
+            raise SampleError(
+                "y is constant in the samples that were used, or the nuisances and other columns determine it; give "
+                "samples with values that differ."
+            )
         # κ = K ỹ in place of ỹ: 1 for one column of interest, (S/W)^(-1/2) for several
         self.K = _inverse_root(S / weight) if stacked else np.eye(1)
         self.S = weight if stacked else float(S[0, 0])
@@ -169,9 +175,9 @@ class Contributions:
         self.observed = np.broadcast_to(known, total.shape[1:]).reshape(self.dims)
         self.rates = (gram[0, 0] / weight).reshape(self.dims) if entrywise else None  # share observed, by weight
         # samples in which an entry was observed, on average
-        self.n_observed = self.n * min(1.0, float(S_e[known].mean()) / self.S) if known.any() else float(self.n)
+        self.n_observed = self.n * min(1.0, float(S_e[known].mean()) / self.S)
         self.background = A = np.einsum("cde,de->ce", inverse, total)
-        D = self._contributed(total[None], gram[None], A)[0] / self.S if self.S > 0 else np.zeros_like(total[interest])
+        D = self._contributed(total[None], gram[None], A)[0] / self.S
         self.D = D.reshape(self.shape)
 
         # for the test: nuisances fitted with the noise levels of units

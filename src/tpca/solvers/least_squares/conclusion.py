@@ -43,7 +43,7 @@ IN_ORDER = 0.8  # correlation of y with the order of the samples
 def conclude(run: LeastSquaresRun) -> Estimate:
     """What is said of all questions, in their order."""
     solver, look, first = run.solver, run.residuals, run.answers[0].parts
-    noise = float(np.linalg.norm(first.left_over()[0])) / (math.sqrt(len(first)) * max(first.S, 1e-300))
+    noise = float(np.linalg.norm(first.left_over()[0])) / (math.sqrt(len(first)) * first.S)
     if look is not None:
         noise = math.sqrt(look.square / run.n) if look.copies == run.n - 1 else math.inf
     if noise <= ROUNDING * (float(np.linalg.norm(first.background)) + float(np.linalg.norm(first.D))):
