@@ -283,22 +283,11 @@ def saved_folder(samples, folder):
 
 
 def saved_table(samples, folder):
-    return open_stream(write_table(samples, folder), sample="n", modes=("x", "y", "z"), value="v")
-
-
-def write_table(samples, folder):
     table_of(samples).to_parquet(folder / "d.parquet")
-    return folder / "d.parquet"
+    return open_stream(folder / "d.parquet", sample="n", modes=("x", "y", "z"), value="v")
 
 
 FILES = {"npy": saved_npy, "folder": saved_folder, "zarr": saved_zarr, "hdf5": saved_hdf5, "parquet": saved_table}
-
-
-def flipped(samples, place):
-    assert place not in LOOKED_AT
-    changed = samples.copy()
-    changed[place] *= -1
-    return changed
 
 
 def test_nothing_is_read_again_of_files_that_nobody_wrote_to(tmp_path, stop_after, short_batches, monkeypatch):
@@ -330,10 +319,13 @@ def test_samples_in_other_files_are_refused(tmp_path, stop_after, short_batches)
 @pytest.mark.parametrize("kind", FILES)
 def test_data_that_are_written_to_while_they_are_read_are_refused(kind, kept, tmp_path, short_batches):
     samples, make, rounds = samples_of(), FILES[kind], []
+    changed, place = samples.copy(), N - 10  # not read yet
+    changed[place] *= -1
+    assert place not in LOOKED_AT
 
     def rewrite(record):
         if not rounds:
-            make(flipped(samples, N - 10), tmp_path)  # not read yet
+            make(changed, tmp_path)
         rounds.append(record)
 
     options = {"checkpoint": tmp_path / "run", "checkpoint_every": 0} if kept else {}
