@@ -711,7 +711,7 @@ def test_a_fit_killed_again_and_again_ends_with_the_same_bits(n, options, stream
     whole = RaceSolver(**options).run(open_stream(data, **stream))
     rounds, pause, hits, chain = len(whole.history), 0.005, 0, 0
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tpca.solvers.race.solver", "tpca.data"])
+    context.set_forkserver_preload(["tpca.solvers.race.run", "tpca.data"])
     while hits < 12:
         folder, code = tmp_path / f"chain {chain}", None
         chain += 1
