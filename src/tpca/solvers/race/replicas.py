@@ -46,7 +46,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tpca.checkpoint import kept
-from tpca.solvers.race.candidate import AGREE, SWEEPS, Stored, Strategy
+from tpca.solvers.race.candidate import AGREE, Stored, Strategy
 from tpca.solvers.rank_one import leading, split_blocks
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition, unit
@@ -55,6 +55,7 @@ FADING = 0.9  # of the sum of rewards that says which replica is read
 SLICE = 256  # entries of one block updated at a time: bounds the working copy in 64 bits
 PULL = 2.0  # weight of the identity against a unit block
 REST = 0.99  # overlap with vectors of the pass before above which they rest
+SWEEPS = 5  # of M and A on x
 ORDERS = range(3, 7)  # of symmetric tensors: six modes have 15 pairings, twelve 10 395
 
 
