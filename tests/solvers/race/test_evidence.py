@@ -147,4 +147,4 @@ def test_a_signal_far_above_the_noise_is_no_slow_direction():
 def test_what_is_held_is_counted():
     wealth = begun(1.0, 1)
     wealth.add(np.ones(100), np.ones(100))
-    assert sum(array.size for array in wealth.arrays) == FLOATS
+    assert sum(array.size for array in wealth.arrays) == FLOATS - 4 * LEVELS  # numbers, and what waits for a neighbour

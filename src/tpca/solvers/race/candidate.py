@@ -26,7 +26,7 @@ sigma              ``sigma``, from the candidate's own gradients across l: no st
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,10 +81,12 @@ class Strategy(Part, Protocol):
     size: int
 
     def restart(self) -> None:
-        """The next samples were seen before: keep the directions, forget the sums."""
+        """The next samples were seen before: keep the directions, forget the sums.  Asked of main strategies only."""
+        return
 
     def read(self) -> Look | None:
         """A look at what the samples so far say; ``None`` where they were nothing but zeros."""
+        return cast("Look", self)  # where it can be read off directly
 
 
 @kept

@@ -62,7 +62,9 @@ ABOVE = 2
 TREND = 32
 Z = 1.64  # in white noise neighbours are taken for alike at 1 of 20 looks
 STEADY = 4.0
-FLOATS = BETS + LEVELS * (1 + BETS + 2 + 8 + 4 + 3)  # that all levels hold
+FLOATS = BETS + LEVELS * (
+    1 + BETS + 2 + 8 + 4 + 3 + 4
+)  # that all levels hold; the last four: a sum that waits, and numbers
 ROUNDING = 1e-9  # of squares: what scatters less does not scatter
 
 

@@ -46,7 +46,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tpca.checkpoint import kept
-from tpca.solvers.race.candidate import AGREE, SWEEPS, Look, Stored
+from tpca.solvers.race.candidate import AGREE, Stored, Strategy
 from tpca.solvers.rank_one import leading, split_blocks
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition, unit
@@ -55,6 +55,7 @@ FADING = 0.9  # of the sum of rewards that says which replica is read
 SLICE = 256  # entries of one block updated at a time: bounds the working copy in 64 bits
 PULL = 2.0  # weight of the identity against a unit block
 REST = 0.99  # overlap with vectors of the pass before above which they rest
+SWEEPS = 5  # of M and A on x
 ORDERS = range(3, 7)  # of symmetric tensors: six modes have 15 pairings, twelve 10 395
 
 
@@ -76,7 +77,7 @@ def symmetric_pairs_floats(dims: Sequence[int]) -> float:
 
 
 @kept
-class Singles:
+class Singles(Strategy):
     """``size`` replicas of one vector per mode; the blocks of a ``partition``, in general."""
 
     name = "singles"
@@ -132,10 +133,6 @@ class Singles:
         self._lengths[:] = 0.0
         self._scores[:] = 0.0
         self._seen = 0
-
-    def read(self) -> Look:
-        """What it says can be read off directly."""
-        return self
 
     def propose(self) -> tuple[Array, ...]:
         """Leading singular vectors of the blocks of the replica with the best score."""
@@ -263,7 +260,7 @@ def symmetric_floats(dims: Sequence[int]) -> float:
 
 
 @kept
-class Symmetric:
+class Symmetric(Strategy):
     """All vectors the same up to sign."""
 
     name, size = "symmetric", 1
@@ -315,12 +312,6 @@ class Symmetric:
             x = unit(self._toward(x)[0])
         self._x = x
 
-    def restart(self) -> None:
-        """Keep x, forget the sums."""
-        self._traces[...] = 0.0
-        self._contractions[...] = 0.0
-        self._trace_variance = self._variance = 0.0
-
     def _toward(self, x: Array) -> tuple[Array, float]:
         """M(x) and A in the proportion of signal to noise variance, and the noise variance of their sum."""
         first = self._traces if self._odd else self._sign * 0.5 * (self._traces @ x + self._traces.T @ x)
@@ -330,10 +321,6 @@ class Symmetric:
         if a == b == 0.0:
             return x, 1.0
         return a * first + b * second, a * a * self._trace_variance + b * b * self._variance
-
-    def read(self) -> Look:
-        """What it says can be read off directly."""
-        return self
 
     def propose(self) -> tuple[Array, ...]:
         """Propose x for every mode; a negative strength is a sign of mode 0."""

@@ -28,7 +28,7 @@ import numpy as np
 
 from tpca.checkpoint import kept
 from tpca.errors import MemoryBudgetError
-from tpca.solvers.race.candidate import MOVE_TOL, SWEEPS, Candidate, Look, Stored, Strategy
+from tpca.solvers.race.candidate import MOVE_TOL, Candidate, Look, Stored, Strategy
 from tpca.solvers.race.evidence import FLOATS
 from tpca.solvers.race.flow import EIGENVECTORS, FINALISTS, BlockFlow, state_floats
 from tpca.solvers.race.noise import probe_floats
@@ -47,6 +47,7 @@ from tpca.tensors.blocks import Array, Partition, unit
 
 WHOLE_SIDE = 256  # of the shorter sides of unfoldings: larger Gram matrices at every look take longer than reading
 WHOLE_MODES = 8
+SWEEPS = 6
 FLOW_COLUMNS = 8  # at order 5 and above a flow with fewer is no better than small replicas of the same size
 STRUCTURE_SHARE = 0.1  # of the memory, that a strategy for structure may take
 MIN_SUB_BATCHES = 2  # of which the refinement has gradients, whatever the memory
