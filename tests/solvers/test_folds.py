@@ -71,11 +71,13 @@ def test_whitening_is_that_of_the_shrunk_covariance_of_the_other_rows(share, rng
         assert n == len(rows)
         np.testing.assert_allclose(mean + look.means[0], rows.mean(axis=0), atol=1e-12)
         np.testing.assert_allclose(covariance, np.cov(rows.T), atol=1e-10)
-        white = Whitening.learn(mean, covariance, n, share, "view 0", np.zeros(4, bool), 4)
-        plain, target, own = np.cov(rows.T), np.trace(np.cov(rows.T)) / 4 * np.eye(4), share
-        if share == "auto":  # towards the variances of the columns, by the share of standardised ones
-            target, own = np.diag(np.diag(plain)), auto_shrinkage(np.corrcoef(rows.T), np.ones(4), n, 4)
-        shrunk = (1 - own) * plain + own * target
+        plain = np.cov(rows.T)
+        target, own = np.full(4, np.trace(plain) / 4), share
+        if share == "auto":  # in units of any target
+            target = np.diag(plain)
+            own = auto_shrinkage(np.corrcoef(rows.T), np.ones(4), n, 4)
+        white = Whitening.learn(mean, covariance, n, share, target, "view 0", np.zeros(4, bool), 4)
+        shrunk = (1 - own) * plain + own * np.diag(target)
         weights = white.weights(np.eye(4))
         np.testing.assert_allclose(weights @ shrunk @ weights.T, np.eye(4), atol=1e-9)
         np.testing.assert_allclose(white.whitened(np.eye(4)), weights.T, atol=1e-9)  # gradients by the chain rule

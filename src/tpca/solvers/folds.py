@@ -16,11 +16,12 @@ permuting the rows of the others is still right.
 
 *Whitening.*  With the shrunk covariance :math:`C_s = (1-s)\,C + s\,T = LL^\top` of the rows that are not held out,
 :math:`z = L^{-1}(x-\mu)`.  No row is ever whitened: weights on the columns are :math:`w = L^{-\top}v`, and a gradient
-among z is :math:`L^{-1}` times one among x.  The target of a share that is given is
-:math:`T = \frac{\mathrm{tr}\,C}{d}\,I`.  With ``shrinkage="auto"`` it is the variances of the columns, whose units then
-do not matter, and the share is the oracle approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010, Eq. 23) of
-the standardised columns.  Of few rows no share suits all data, but choosing share and target by folds of the rows that
-are fitted gained at most 3 % of the correlation of fresh rows, and lost up to 9 % (15 cases of
+among z is :math:`L^{-1}` times one among x.  The target is :math:`T = \frac{\mathrm{tr}\,C}{d}\,I`, and
+``shrinkage="auto"`` the oracle approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010, Eq. 23).  Of less than
+ten rows a column much depends on the share, and "auto" has the variances of the columns as its target, whose units then
+do not matter, with the share of the standardised columns.  (Of more rows the share is small, and a multiple of the
+identity keeps columns that hardly vary from being blown up.)  No share suits all data, but choosing share and target by
+folds of the rows that are fitted gained at most 3 % of the correlation of fresh rows, and lost up to 9 % (15 cases of
 ``benchmarks/tensor_cca.py``).
 
 *Wide views*, of more columns than rows: what is fitted lies in the span of :math:`T^{-1}x` of all rows.  So rows become
@@ -55,6 +56,7 @@ Reader = Callable[[RowsStream], Engine]
 MEMORY = 256e6  # bytes of rows that are kept between passes, if nothing else is asked for
 MAX_FOLDS = 10
 LIKE = 3.0  # z above which neighbours count as correlated: one of 700 views in random order
+ROWS_PER_COLUMN = 10  # fewer rows are few
 NONE = -1  # the fold of a fit that leaves nothing out
 GROUP_ROWS = 32  # for every column, at least, where a group holds covariances
 STILL = 1e-12  # spread of a constant column, in units of its mean, at most; of single precision some of its roundings
@@ -374,27 +376,24 @@ class Whitening:
         covariance: Array,
         n: int,
         shrinkage: float | str,
+        target: Array,
         of: str,
         still: NDArray[np.bool_],
         columns: int,
         dtype: Any = np.float64,
     ) -> Whitening:
-        """From the covariance of n rows, which is used up; ``still`` columns are constant and in the way.
+        """From the covariance of n rows, which is used up, and the diagonal of T.
 
-        Rows may be coordinates of more ``columns``, which were standardised if need be.
+        ``still`` columns are constant and in the way.  Rows may be coordinates of more ``columns``.
         """
         if n < 2:
             raise SampleError(f"at least two rows are needed to whiten {of}, got {n}.")
         if still.all():
             raise SampleError(f"{of} is constant: all its rows are the same; leave it out.")
-        own = np.diag(covariance)
-        if isinstance(shrinkage, str):
-            target = np.where(still | (columns > len(own)), own.sum() / columns, own)
-            share = auto_shrinkage(covariance, target, n, columns)
-        else:
-            target, share = np.full(len(own), own.mean()), float(shrinkage)
+        auto = isinstance(shrinkage, str)
+        share = auto_shrinkage(covariance, target, n, columns) if auto else float(shrinkage)
         covariance *= 1 - share
-        covariance[np.diag_indices(len(own))] += share * target
+        covariance[np.diag_indices(len(target))] += share * target
         try:
             lower = cholesky(covariance, lower=True, overwrite_a=True, check_finite=False)
             if np.any(np.diag(lower) <= 1e-7 * np.linalg.norm(lower, axis=1)) or (still.any() and share == 0):
@@ -423,10 +422,11 @@ def learn_whitenings(
 
     Covariances of a view are given up before those of the next are added up.
     """
-    found, variances = {fold: list[Whitening]() for fold in out}, list[Array]()
+    found, variances, auto = {fold: list[Whitening]() for fold in out}, list[Array](), shrinkage == "auto"
     precision = max(STILL, 16 * float(np.finfo(passes.dtype).eps))
     for i, (turn, mean) in enumerate(zip(turns, look.means, strict=True)):
         moments = passes.total(FoldMoments(i, passes.dims[i], count))
+        few = auto and look.n < ROWS_PER_COLUMN * len(mean)
         for fold in out:
             n, shift, covariance = moments.without(fold)
             own = np.diag(covariance).copy()
@@ -435,8 +435,11 @@ def learn_whitenings(
             still = np.zeros(len(own), bool)
             if turn is None:  # a column may also be constant but for the rows of the fold
                 still = own <= np.maximum((precision * mean) ** 2, precision * variances[i])
+            # T of coordinates of standardised columns is their variances, too: all are 1.
+            level = own.sum() / len(mean) if auto else own.mean()
+            target = np.where(still, level, own) if few and turn is None else np.full(len(own), level)
             name = f"view {i}" if len(turns) > 1 else "the table"
-            white = Whitening.learn(shift, covariance, n, shrinkage, name, still, len(mean), passes.dtype)
+            white = Whitening.learn(shift, covariance, n, shrinkage, target, name, still, len(mean), passes.dtype)
             found[fold].append(white)
         del moments
     return found, variances
