@@ -317,7 +317,8 @@ class LeastSquaresRun(Run):
             self._end_sums(self._data.rereadable)
         if self._phase == "residuals":
             wanted = min(max(LEAST_ROUND, -(-self.n // MAX_UNITS)), self.n - self._looked)
-            return Ask(self._blank, wanted, rewind=self._looked == 0)
+            blank = Residuals(self.design, self.answers, self.plan.kept)
+            return Ask(blank, wanted, rewind=self._looked == 0)
         return None
 
     def tell(self, part: Any) -> None:
@@ -374,11 +375,6 @@ class LeastSquaresRun(Run):
         design, dims = self.design, self._data.dims
         each = ((name, Contributions(self.sums, interest, dims, design.stacked)) for name, interest in design.questions)
         return [Answer(name, parts, self.solver) for name, parts in each]
-
-    @functools.cached_property
-    def _blank(self) -> Residuals:
-        """What the second pass fills."""
-        return Residuals(self.design, self.answers, self.plan.kept)
 
     def estimate(self) -> Estimate:
         """Components, their test and errors."""
