@@ -96,6 +96,10 @@ def dask_array(data, work):
     return dask.array.from_array(data, chunks=(4, *data.shape[1:]))
 
 
+def strided(data, work):
+    return np.repeat(data, 2, axis=-1)[..., ::2]
+
+
 def npz(data, work):
     path = work.fresh(".npz")
     np.savez_compressed(path, other=np.arange(3), x=data)
@@ -151,7 +155,7 @@ class Member:
 SINGLE, BATCHES = {"items": "samples"}, {"items": "batches"}
 MEMBERS = [
     Member("array", "array", lambda data, work: data),
-    Member("strided array", "array", lambda data, work: np.repeat(data, 2, axis=-1)[..., ::2]),
+    Member("strided array", "array", strided),
     Member("tensor", "array", lambda data, work: Tensor(data)),
     Member("npy", "npy", npy),
     Member("npy path as text", "npy", lambda data, work: str(npy(data, work))),

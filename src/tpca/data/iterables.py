@@ -58,7 +58,7 @@ class IterableStream(Stream):
     def __init__(
         self, source: Iterable[Any], single: bool = False, nan_policy: NanPolicy = "raise", together: int | None = None
     ) -> None:
-        arrays = _arrays(source, single)
+        arrays = self._arrays(source, single)
         head = next(arrays, None)
         if head is None:
             raise StreamError(
@@ -70,9 +70,9 @@ class IterableStream(Stream):
         self.dtype = _working(head)
         self.like = None if isinstance(head, np.ndarray) else head
         self.nan_policy = nan_policy
-        checked = self._checked(itertools.chain([head], arrays))
+        arrays = itertools.chain([head], arrays)
         step = together or max(1, BATCH_ENTRIES // math.prod(self.dims))
-        self.blocks: Iterator[Any] = self._grouped(checked, step) if single else checked
+        self.blocks: Iterator[Any] = self._grouped(arrays, step) if single else arrays
 
     @property
     def identity(self) -> str:
@@ -106,27 +106,39 @@ class IterableStream(Stream):
     def _batch(self, block: Any, first: int) -> Batch:
         return as_batch(block, first, first, self.nan_policy)
 
-    def _checked(self, arrays: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
-        """The arrays; of another library, device, shape or float dtype than the first, none is taken."""
-        first, home = 0, home_of(self.like)
-        for array in arrays:
-            if home_of(array) != home:
+    def _arrays(self, source: Iterable[Any], single: bool) -> Iterator[NDArray[Any]]:
+        """The items as arrays of samples, single samples as batches of one.
+
+        All must be of the library, device, shape and float dtype of the first.
+        """
+        first = 0
+        for item in source:
+            part = unwrapped(item, first)
+            array = untracked(part) if is_device_array(part) else as_array(part, first)
+            if single and array.ndim == 0:
+                raise SampleError(
+                    f"a sample must be an array of shape (d_1, ..., d_k), got a single number at sample {first}."
+                )
+            array = array[None, ...] if single else array
+            if array.ndim and not array.shape[0]:
+                continue  # an empty batch says nothing
+            if first and home_of(array) != (home := home_of(self.like)):
                 raise SampleError(
                     f"all samples of a stream are of one library and on one device, expected {home or 'NumPy'}, "
                     f"got {home_of(array) or 'NumPy'} at sample {first}; bring them to one."
                 )
-            if array.shape[1:] != self.dims:
+            if first and array.shape[1:] != self.dims:
                 raise SampleError(
                     f"samples must have shape (n, {', '.join(map(str, self.dims))}), got {tuple(array.shape)} at "
                     f"sample {first}; all samples of a stream share one shape."
                 )
-            if _working(array, f" at sample {first}") != self.dtype:
+            if first and _working(array, f" at sample {first}") != self.dtype:
                 raise SampleError(
                     f"all samples of a stream share one dtype, expected {self.dtype}, got {array.dtype} at sample "
                     f"{first}; convert them to one."
                 )
-            first += int(array.shape[0])
             yield array
+            first += int(array.shape[0])
 
     def _grouped(self, singles: Iterator[NDArray[Any]], step: int) -> Iterator[NDArray[Any]]:
         """Groups of samples, copied one by one: a source may use the same buffer for all of them."""
@@ -152,23 +164,6 @@ def _onwards(items: Iterator[Any]) -> Iterator[Any]:
     """What an iterator still has.  Some iterables are iterators of themselves, and to iterate begins them anew."""
     while (item := next(items, _onwards)) is not _onwards:
         yield item
-
-
-def _arrays(source: Iterable[Any], single: bool) -> Iterator[NDArray[Any]]:
-    """The items as arrays of samples; single samples become batches of one."""
-    first = 0
-    for item in source:
-        part = unwrapped(item, first)
-        array = untracked(part) if is_device_array(part) else as_array(part, first)
-        if single:
-            if array.ndim == 0:
-                raise SampleError(
-                    f"a sample must be an array of shape (d_1, ..., d_k), got a single number at sample {first}."
-                )
-            array = array[None, ...]
-        if array.ndim == 0 or array.shape[0]:  # an empty batch says nothing
-            yield array
-            first += int(array.shape[0])
 
 
 def stacked(samples: Sequence[Any]) -> NDArray[Any]:
