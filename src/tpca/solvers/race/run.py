@@ -174,7 +174,6 @@ class RaceSolver(ClaimingSolver):
 
 
 @kept
-@dataclass(frozen=True)
 class Limits:
     """What all races of a run share: plain values of a solver's options and of its data.
 
@@ -182,47 +181,25 @@ class Limits:
     whether dependence of neighbours is looked for, as nobody gave ``groups``.
     """
 
-    dims: tuple[int, ...]
-    partition: Partition | None
-    confidence: float
-    n_components: int
-    max_samples: int | None
-    max_passes: int | str
-    tol: float | None
-    per_pass: float
-    stored: bool
-    watched: bool
-
-    @classmethod
-    def of(cls, solver: RaceSolver, data: Data) -> Limits:
-        """Those of a solver for some data."""
-        stored = data.rereadable and data.length is not None
-        if not isinstance(solver.max_passes, str) and solver.max_passes > 1 and not stored:
+    def __init__(self, solver: RaceSolver, data: Data) -> None:
+        self.dims, self.stored = tuple(data.dims), data.rereadable and data.length is not None
+        self.confidence, self.n_components, self.watched = solver.confidence, solver.n_components, solver.groups is None
+        self.max_samples, self.max_passes = solver.max_samples, solver.max_passes
+        self.per_pass = min((n for n in (solver.max_samples, data.length) if n is not None), default=math.inf)
+        endless = solver.tol is None and data.endless and solver.max_samples is None
+        self.tol = ENDLESS_TOL if endless else solver.tol
+        self.partition: Partition | None = None
+        if solver.partition is not None:
+            self.partition = Partition(self.dims, tuple(tuple(group) for group in solver.partition))
+            if len(self.partition) != 2:
+                raise PartitionError(f"partition must have two groups of modes, got {self.partition.groups}.")
+            if self.partition.sizes[0] > self.partition.sizes[1]:
+                self.partition = Partition(self.dims, self.partition.groups[::-1])
+        if not isinstance(self.max_passes, str) and self.max_passes > 1 and not self.stored:
             raise SolverError(
-                f"max_passes={solver.max_passes} needs samples that can be read again, such as an array; "
+                f"max_passes={self.max_passes} needs samples that can be read again, such as an array; "
                 "use max_passes=1 for a stream that is gone once read."
             )
-        partition = None
-        if solver.partition is not None:
-            partition = Partition(tuple(data.dims), tuple(tuple(group) for group in solver.partition))
-            if len(partition) != 2:
-                raise PartitionError(f"partition must have two groups of modes, got {partition.groups}.")
-            if partition.sizes[0] > partition.sizes[1]:
-                partition = Partition(partition.dims, partition.groups[::-1])
-        known = [limit for limit in (solver.max_samples, data.length) if limit is not None]
-        endless = solver.tol is None and data.endless and solver.max_samples is None
-        return cls(
-            tuple(data.dims),
-            partition,
-            solver.confidence,
-            solver.n_components,
-            solver.max_samples,
-            solver.max_passes,
-            ENDLESS_TOL if endless else solver.tol,
-            min(known, default=math.inf),
-            stored,
-            solver.groups is None,
-        )
 
 
 class RaceRun(Run):
@@ -233,7 +210,7 @@ class RaceRun(Run):
 
     def __init__(self, solver: RaceSolver, data: Data) -> None:
         super().__init__(solver)
-        self.limits = Limits.of(solver, data)
+        self.limits = Limits(solver, data)
         self.noise = Noise(solver, data, self.limits.per_pass)
         self.races: list[Race] = []
         self.state_bytes, self.started = 0, 0
