@@ -17,9 +17,10 @@ import numpy as np
 from research.law import LawEngine
 from research.simulate import SimulatedRun
 from research.studies.climbs import COARSE, GOOD, cells, drawn_runs, half_law, ladder
+from research.studies.estimates import Slope
 from research.studies.runner import run_studies
 from research.studies.store import Store
-from research.studies.study import Finding, Params, Slope, Study
+from research.studies.study import Finding, Params, Study
 from tpca.model import SpikedTensor
 from tpca.solvers.paper.schedule import Schedule
 
@@ -73,12 +74,12 @@ def _study(
 
     grid = cells(dims, ladder(*rungs, fine=True), (runs,), order=order, correlation=correlation)
     slope = Slope(f"{name}, N₅₀ against d", exponent, half_law(), line=name)
-    return Study(name, name, f"N ~ d^{exponent:g}.", lambda _: grid, trial, lambda _: 1.0, [slope])
+    return Study(name, name, f"N ~ d^{exponent:g}.", lambda _: grid, trial, [slope])
 
 
 def measure(study: Study, folder: str | Path | None = None) -> list[Finding]:
     """Run what is not stored in ``folder`` yet, in this process, and say what the trials say."""
     with tempfile.TemporaryDirectory() as temporary:
         store = Store(folder or temporary)
-        run_studies([study], "quick", store, lambda *_: None, processes=0)
+        run_studies([study], "quick", store, processes=0)
         return study.findings(store.records(study))

@@ -131,13 +131,14 @@ def coloured(noise: Array, roots: list[Array]) -> Array:
     return noise
 
 
+def smooth_root(phi: float, d: int) -> Array:
+    """A root of the covariance φ^|a − b|."""
+    return np.asarray(np.linalg.cholesky(phi ** np.abs(np.subtract.outer(np.arange(d), np.arange(d)))))
+
+
 def smooth(phi: float) -> Step:
     """Covariance φ^|a − b| along every mode."""
-
-    def root(d: int) -> Array:
-        return np.asarray(np.linalg.cholesky(phi ** np.abs(np.subtract.outer(np.arange(d), np.arange(d)))))
-
-    return lambda _, noise: coloured(noise, [root(d) for d in noise.shape[1:]])
+    return lambda _, noise: coloured(noise, [smooth_root(phi, d) for d in noise.shape[1:]])
 
 
 def scales(rng: Rng, noise: Array) -> Array:

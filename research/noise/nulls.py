@@ -1,15 +1,12 @@
-"""Samples without a signal: laws of noise as mean and as effect, designs that invite false claims, real data.
+"""Samples without a signal: laws of noise as mean and as effect, and designs that invite false claims.
 
-Every row is an honest null: with ``found_`` at 5 % no more than 5 % of runs may claim.  Real data become one by random
-signs of the samples (for the mean: whatever the samples are, with their signs they are independent and symmetric), or
-by labels in random order (for effects).
+Every row is an honest null: with ``found_`` at 5 % no more than 5 % of runs may claim.  Real data without their signal
+are in :mod:`research.real`.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +14,7 @@ from research.noise.laws import LAWS, Dims, Law, Rng, chain, exponential, levell
 from research.noise.row import Case, Row, claims
 from tpca.tensors.blocks import Array
 
-RUNS, REAL_RUNS = 400, 100
+RUNS = 400
 DIMS, N = (6, 5, 4), 100
 SKEWED = "p-values of entries assume symmetric noise; the result says so"
 SLOW = "one slow direction in white noise is hard to see; the note on neighbours shows where it is"
@@ -154,91 +151,4 @@ def _rows() -> list[Row]:
     return found
 
 
-# Real data ------------------------------------------------------------------------------------------------------------
-
-
-def _scaled(table: Any) -> Array:
-    """Every column over its standard deviation."""
-    columns = np.asarray(table, dtype=np.float64)
-    return np.asarray(columns / columns.std(axis=0))
-
-
-def _sklearn(name: str) -> tuple[Array, Any]:
-    from sklearn import datasets
-
-    data = getattr(datasets, f"load_{name}")()
-    table = np.asarray(data.data, dtype=np.float64)
-    if name == "digits":
-        return table[:400].reshape(-1, 8, 8), data.target[:400].astype(str)
-    if name == "breast_cancer":
-        return _scaled(table).reshape(-1, 3, 10).swapaxes(1, 2), data.target
-    return (table.reshape(-1, 2, 2) if name == "iris" else _scaled(table)), data.target.astype(str)
-
-
-def _tensorly(name: str) -> tuple[Array, Any]:
-    from tensorly import datasets
-
-    tensor = np.asarray(getattr(datasets, f"load_{name}")().tensor, dtype=np.float64)
-    if name == "IL2data":
-        plates = tensor.reshape(-1, 12, 8)
-        return plates[np.isfinite(plates).all(axis=(1, 2))], None
-    if name == "kinetic":
-        return tensor.reshape(*tensor.shape[:-1], -1, 6).mean(axis=-1), None
-    return tensor, None
-
-
-def _statsmodels(name: str) -> tuple[Array, Any]:
-    from statsmodels import datasets
-
-    table = getattr(datasets, name).load_pandas().data
-    if name == "elnino":
-        return np.asarray(table, dtype=np.float64)[:, 1:].reshape(-1, 4, 3), None
-    if name == "modechoice":
-        return _scaled(table[["ttme", "invc", "invt", "gc"]]).reshape(-1, 4, 4), None
-    names = ["realgdp", "realcons", "realinv", "realgovt", "realdpi", "cpi", "m1", "pop"]
-    return _scaled(np.diff(np.log(np.asarray(table[names])), axis=0)[:200]).reshape(-1, 4, 8), None
-
-
-SETS: dict[str, tuple[Callable[[str], tuple[Array, Any]], str, str]] = {
-    "digits (scikit-learn)": (_sklearn, "digits", "image, 8×8"),
-    "breast cancer (scikit-learn)": (_sklearn, "breast_cancer", "tumour, 10 properties × 3 statistics"),
-    "iris (scikit-learn)": (_sklearn, "iris", "flower, 2 leaves × 2 lengths"),
-    "wine (scikit-learn)": (_sklearn, "wine", "wine, 13 properties"),
-    "interleukin 2 (TensorLy)": (_tensorly, "IL2data", "plate, 12 doses × 8 cells"),
-    "kinetic fluorescence (TensorLy)": (_tensorly, "kinetic", "measurement, 12 × 10 wavelengths × 10 times"),
-    "COVID serology (TensorLy)": (_tensorly, "covid19_serology", "serum, 6 antigens × 11 receptors"),
-    "El Niño (statsmodels)": (_statsmodels, "elnino", "year, 4 quarters × 3 months"),
-    "economy (statsmodels)": (_statsmodels, "macrodata", "year, 4 quarters × 8 changes"),
-    "travel (statsmodels)": (_statsmodels, "modechoice", "traveller, 4 ways × 4 costs"),
-}
-
-
-@functools.cache
-def real(name: str) -> tuple[Array, Any]:
-    """Samples of a set, and their labels; ``None`` where it has none."""
-    load, data, _ = SETS[name]
-    return load(data)
-
-
-def flipped(rng: Rng, name: str) -> Case:
-    """Every sample with a random sign."""
-    samples, _ = real(name)
-    return Case(levelled(samples, rng.choice([-1.0, 1.0], len(samples))))
-
-
-def relabelled(rng: Rng, name: str) -> Case:
-    """The labels of the data in random order; halves where there are none."""
-    samples, y = real(name)
-    return Case(samples, labels(rng, len(samples)) if y is None else rng.permutation(y))
-
-
-def _real_rows() -> list[Row]:
-    found = []
-    for name, (_, _, what) in SETS.items():
-        for form, draw in {"random signs": flipped, "random labels": relabelled}.items():
-            about = {"sample": what, "null": form, "set": name}
-            found.append(Row("real", f"{name}, {form}", REAL_RUNS, functools.partial(draw, name=name), claims, about))
-    return found
-
-
-ROWS = [*_rows(), *_real_rows()]
+ROWS = _rows()

@@ -5,6 +5,7 @@ Against the samples of the last phase (*convergence*), and at growing d for the 
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -14,9 +15,9 @@ from research.baselines import ALS
 from research.law import LawEngine
 from research.simulate import SimulatedRun
 from research.studies.climbs import COARSE
-from research.studies.estimates import PowerLaw, power_law_of, slope_finding
+from research.studies.estimates import PowerLaw, Slope, power_law_of
 from research.studies.store import key
-from research.studies.study import Finding, Params, Records, Scale, Study, Verdict
+from research.studies.study import Finding, Params, Records, Scale, Study, chosen
 from research.theory import cramer_rao, gaussian_error
 from tpca.engines import open_engine
 from tpca.model import SpikedTensor
@@ -72,9 +73,9 @@ def _phase_slopes(records: Records) -> list[Finding]:
     found = []
     for (kind, dim), law in phase_laws(records).items():
         label = f"Phase III, {'Gaussian, simulated' if kind == 'simulated' else kind}, d = {dim}"
-        runs = sum((r.params["kind"], r.params["dim"]) == (kind, dim) for r in records)
+        runs = len(chosen(records, kind=kind, dim=dim))
         note = f"{runs} runs{', outside the assumption' if kind == 'student-t' else ''}."
-        found.append(slope_finding(label, law, -1, note, form="log T₃"))
+        found += Slope(label, -1, law, note, "log T₃")(records)
     return found
 
 
@@ -108,9 +109,10 @@ CONVERGENCE = Study(
     "noise: −½ in the theorem, −1 by erratum 18 of docs/paper.md for all noise of the assumption.",
     _phase_grid,
     _phase_error,
-    lambda params: params["steps"] * 1.5e-4 if params["kind"] in NOISES else 0.3,
     [_phase_slopes],
     planned=lambda params: {"samples": params["steps"]},
+    laws=lambda records: {f"Phase III, {kind}, d = {d}": law for (kind, d), law in phase_laws(records).items()},
+    axes=("samples T₃", "squared error"),
 )
 
 
@@ -118,18 +120,10 @@ def _method_grid(scale: Scale) -> list[Params]:
     """Every method at N = 4·f·d²."""
     quick, trials = scale == "quick", []
     for kind, (dims, seeds) in KINDS.items():
-        for dim in dims[:3] if kind == "Phase III" and quick else dims[:2] if quick else dims:
-            for factor in FACTORS[:2] if quick else FACTORS:
-                trials += [
-                    {"kind": kind, "dim": dim, "factor": factor, "seed": s} for s in range(2 if quick else seeds)
-                ]
+        few = dims[:3] if kind == "Phase III" else dims[:2]
+        for dim, factor in itertools.product(few if quick else dims, FACTORS[:2] if quick else FACTORS):
+            trials += [{"kind": kind, "dim": dim, "factor": factor, "seed": s} for s in range(2 if quick else seeds)]
     return trials
-
-
-def _method_cost(params: Params) -> float:
-    """Draws of d⁴ numbers."""
-    entries = float(params["dim"]) ** 4
-    return {"Phase III": 0.3, "ALS": 4e-7 * entries, "refinement": 3e-6 * entries}[params["kind"]]
 
 
 def _method_error(params: Params) -> dict[str, Any]:
@@ -165,34 +159,23 @@ def _method_slopes(records: Records) -> list[Finding]:
     """Slopes in d, their constants, and every method over the Cramér–Rao limit at the same N."""
     found = []
     for name, law in method_laws(records).items():
-        power = 1 if name.endswith("vectors") else 2
-        shares = [y / x**power for x, y in law.points.items()]
-        unit = "log T/T" if name.startswith("Phase III") else "1/N"
-        note = f"{np.mean(shares):.3f}·d{'²' if power == 2 else ''}·{unit} on average."
-        bound = 2 if name.startswith("Phase III") else 1
-        found.append(slope_finding(f"{name}, against d", law, bound, note))
+        power, ours = 1 if name.endswith("vectors") else 2, not name.startswith("Phase III")
+        share = np.mean([y / x**power for x, y in law.points.items()])
+        note = f"{share:.3f}·d{'²' if power == 2 else ''}·{'1/N' if ours else 'log T/T'} on average."
+        found += Slope(f"{name}, against d", 1 if ours else 2, law, note)(records)
     for kind in KINDS:
-        mine = [r for r in records if r.params["kind"] == kind]
-        if not mine:
+        if not (mine := chosen(records, kind=kind)):
             continue
         ratios = [r.result["loss"] / cramer_rao(r.params["dim"], 1.0, r.result["samples"]) for r in mine]
-        error = float(np.std(ratios) / math.sqrt(len(ratios)))
-        text = f"{np.mean(ratios):.2f} ± {error:.2f}"
-        verdict = Verdict.of(float(np.mean(ratios)) > 1 - 3 * error)
-        note = (
-            "log T times as much, and both signs and every block have samples of their own."
-            if kind == "Phase III"
-            else ""
-        )
-        found.append(Finding(f"{kind}, loss over Cramér–Rao at the same N", "at least 1", text, verdict, note))
-    worst = [r for r in records if r.params["kind"] == "Phase III"]
-    if worst:
+        mean, error = float(np.mean(ratios)), float(np.std(ratios) / math.sqrt(len(ratios)))
+        label, text = f"{kind}, loss over Cramér–Rao at the same N", f"{mean:.2f} ± {error:.2f}"
+        note = "log T times as much, and both signs and every block have samples of their own."
+        found.append(Finding(label, "at least 1", text, mean > 1 - 3 * error, note if kind == "Phase III" else ""))
+    if worst := chosen(records, kind="Phase III"):
         bounds = [gaussian_error(4, r.params["dim"], 1.0, r.result["samples"] / 4, 0.1) for r in worst]
-        shares = [r.result["loss"] / bound for r, bound in zip(worst, bounds, strict=True)]
-        text = f"largest {max(shares):.1e} of it"
-        found.append(
-            Finding("Phase III, loss over the paper's bound, δ = 0.1", "at most 1", text, Verdict.of(max(shares) <= 1))
-        )
+        most = max(r.result["loss"] / bound for r, bound in zip(worst, bounds, strict=True))
+        label = "Phase III, loss over the paper's bound, δ = 0.1"
+        found.append(Finding(label, "at most 1", f"largest {most:.1e} of it", most <= 1))
     return found
 
 
@@ -211,8 +194,8 @@ ACCURACY = Study(
     "d², the top vectors of the blocks d: the bound is loose by d.",
     _method_grid,
     _method_error,
-    _method_cost,
     [_method_slopes],
     planned=lambda params: {"samples": 4.0 * params["factor"] * params["dim"] ** 2},
-    figure=method_laws,
+    laws=method_laws,
+    axes=("d", "squared error × N, or × T₃/log T₃"),
 )

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from research.methods import METHODS, Problem
+from research.methods import METHODS
 from research.studies.climbs import cell_of
-from research.studies.estimates import Curve, Interval, Ratio, interval_of, power_law, slope_finding
-from research.studies.memory import DIAL, cell_cost, curve_of, planned_cell, run_cell
-from research.studies.study import Finding, Params, Records, Scale, Study, Verdict
+from research.studies.estimates import Curve, Interval, Ratio, Slope, interval_of, power_law
+from research.studies.memory import DIAL, curve_of, planned_cell, run_cell
+from research.studies.study import Finding, Params, Records, Scale, Study, chosen
 from research.theory import least_samples, limit_alignment, limit_threshold, noise_norm
 from tpca.model import SpikedTensor
 from tpca.randomness import generator
@@ -96,34 +96,26 @@ def _climb(tensor: Array, vectors: Any) -> tuple[list[Array], float]:
 
 def boundary(records: Records, order: int, method: str, by: str) -> dict[float, Curve]:
     """Success curves of a method along λ at Cor = 0, or along the correlation at λ = 1."""
-    fixed = {"strength": ("correlation", 0.0), "correlation": ("strength", 1.0)}[by]
-    groups: dict[float, list[Any]] = {}
-    for record in records:
-        params = record.params
-        if "kind" not in params and (params["order"], params["method"], params[fixed[0]]) == (order, method, fixed[1]):
-            groups.setdefault(params[by], []).append(record)
-    return {x: curve_of(groups[x]) for x in sorted(groups)}
+    fixed = {"correlation": 0.0} if by == "strength" else {"strength": 1.0}
+    mine = chosen(records, kind=None, order=order, method=method, **fixed)
+    return {x: curve_of(chosen(mine, **{by: x})) for x in sorted({r.params[by] for r in mine})}
 
 
 def _boundaries(records: Records) -> list[Finding]:
     """λ²N is one number, and what correlation saves."""
-    found = []
-    for order, dim in DIMS.items():
-        for method in shown(order):
-            if len(along_strength := boundary(records, order, method, "strength")) < 3:
-                continue
-            law = power_law(along_strength)
-            found.append(slope_finding(f"order {order}, d = {dim}, {method}, N₅₀ against λ", law, -2, bound=False))
-    for order, dim in DIMS.items():
-        for method in shown(order):
-            each = boundary(records, order, method, "correlation")
-            if not {0.0, 1.0} <= set(each):
-                continue
+    slopes, savings = [], []
+    for order, method in [(k, method) for k in DIMS for method in shown(k)]:
+        dim = DIMS[order]
+        label = f"order {order}, d = {dim}, {method}, N₅₀"
+        if len(each := boundary(records, order, method, "strength")) > 2:
+            slopes += Slope(f"{label} against λ", -2, power_law(each), bound=False)(records)
+        each = boundary(records, order, method, "correlation")
+        if {0.0, 1.0} <= set(each):
             saved = interval_of(Ratio(each[0.0], each[1.0]))
-            label = f"order {order}, d = {dim}, {method}, N₅₀ without correlation over that of identical pairs"
-            told, agree = _expected(method, order, dim, saved)
-            found.append(Finding(label, told, saved.text(), Verdict.of(agree)))
-    return found
+            told, agrees = _expected(method, order, dim, saved)
+            label += " without correlation over that of identical pairs"
+            savings.append(Finding(label, told, saved.text(), agrees))
+    return slopes + savings
 
 
 def _expected(method: str, order: int, dim: int, saved: Interval) -> tuple[str, bool]:
@@ -143,8 +135,7 @@ def _limits(records: Records) -> list[Finding]:
     """The best rank-one fit at the largest d, and how it comes there."""
     found = []
     for order, beta in [(order, beta) for order in LIMITS for beta in (*BETAS, None)]:
-        mine = [r for r in records if r.params.get("kind") == ("noise" if beta is None else "fit")]
-        mine = [r for r in mine if r.params["order"] == order and r.params.get("beta") == beta]
+        mine = chosen(records, kind="noise" if beta is None else "fit", order=order, beta=beta)
         if not mine:
             continue
         means = {r.params["dim"]: float(np.mean(r.result["values"])) for r in mine}
@@ -161,15 +152,8 @@ def _limits(records: Records) -> list[Finding]:
             told, label = limit_alignment(order, beta), f"order {order}, overlap of the best fit, β = {beta:g}"
         none = " (none: below the threshold)" if told == 0 else ""
         agree = abs(means[dim] - told) <= max(0.05 * told, 3 * error) if told else means[dim] < 0.5
-        found.append(Finding(label, f"{told:.4f}{none} as d grows", text, Verdict.of(agree), note))
+        found.append(Finding(label, f"{told:.4f}{none} as d grows", text, agree, note))
     return found
-
-
-def _cost(params: Params) -> float:
-    if "kind" not in params:
-        return 0.3 * cell_cost(params)
-    starts = STARTS if params["kind"] == "noise" else 1
-    return 1e-8 * float(params["count"] * starts * 50 * params["order"] * params["dim"] ** params["order"]) + 0.02
 
 
 DIAGRAM = Study(
@@ -182,7 +166,6 @@ DIAGRAM = Study(
     f"{noise_norm(4):.3f}√d long at orders 3 and 4.",
     _grid,
     _trial,
-    _cost,
     [_boundaries, _limits],
     planned=lambda params: {} if "kind" in params else planned_cell(params),
 )
@@ -190,7 +173,7 @@ DIAGRAM = Study(
 
 def theory_lines(order: int, dim: int) -> dict[str, Callable[[float], float]]:
     """λ²N by theory against the correlation inside pairs, by name."""
-    dims, state = (dim,) * order, METHODS["paper"].state(Problem((dim,) * order))
+    dims, state = (dim,) * order, METHODS["paper"].state((dim,) * order)
     lines: dict[str, Callable[[float], float]] = {
         f"d^{order / 2:g}": lambda _: dim ** (order / 2),
         "best fit exists": lambda _: order * dim * limit_threshold(order) ** 2,

@@ -7,7 +7,7 @@ from typing import Any
 from research.studies.climbs import GOOD, cells, climb, constants_of, curves, drawn_runs, planned_climb
 from research.studies.estimates import Curve, PowerLaw, Ratio, interval_of, power_law
 from research.studies.odd_order import sampled_climb, worst_alignment
-from research.studies.study import Finding, Params, Records, Scale, Study, Verdict
+from research.studies.study import Finding, Params, Records, Scale, Study
 from tpca.model import NOISE_LAWS
 from tpca.solvers.paper.schedule import theorem_schedule
 
@@ -27,11 +27,6 @@ def _climb_grid(scale: Scale) -> list[Params]:
     for noise in NOISE_LAWS:
         trials += cells(dims, budgets[1:4] if scale == "quick" else budgets, seeds, kind=noise, **fixed)
     return trials
-
-
-def _climb_cost(params: Params) -> float:
-    """Drawing d⁴ numbers a sample."""
-    return 0.2 if params["kind"] == LAW else float(params["count"] * params["budget"] * 1.5e-4 * params["dim"] ** 4.2)
 
 
 def _climbs(params: Params) -> dict[str, Any]:
@@ -66,7 +61,7 @@ def _climb_findings(records: Records) -> list[Finding]:
         runs = sum(r.result["runs"] for r in records if r.params["kind"] == noise)
         agree = all(ratio.low <= 1 for ratio in ratios.values())
         note = f"{runs} runs, steps of the ladder are 2. {NOTES.get(noise, '')}".strip()
-        found.append(Finding(f"{noise}, N₅₀ over that of the exact law", "at most 1", text, Verdict.of(agree), note))
+        found.append(Finding(f"{noise}, N₅₀ over that of the exact law", "at most 1", text, agree, note))
     return found
 
 
@@ -77,8 +72,7 @@ PAPER_NOISE = Study(
     "Student t is outside the assumption. Three sizes and few runs: a factor 2 would be seen, an exponent would not.",
     _climb_grid,
     _climbs,
-    _climb_cost,
     [_climb_findings],
     planned=planned_climb,
-    figure=climb_laws,
+    laws=climb_laws,
 )

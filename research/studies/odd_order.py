@@ -17,17 +17,16 @@ from research.studies.climbs import (
     GOOD,
     Cells,
     climb,
-    climb_cost,
     constants_of,
     curves,
     drawn_runs,
     half_law,
     kind_of,
     planned_climb,
-    theorem_climb,
 )
-from research.studies.estimates import HALF, NINETY, Interval, PowerLaw, Ratio, flat, interval_of, rate_interval
-from research.studies.study import Finding, Line, Params, Records, Scale, Slope, Study, Verdict
+from research.studies.estimates import HALF, NINETY, Interval, PowerLaw, Ratio, Slope, flat, interval_of, rate_interval
+from research.studies.scaling import logarithm
+from research.studies.study import Finding, Line, Params, Records, Scale, Study, chosen, counted
 from tpca.engines import open_engine
 from tpca.model import SpikedTensor
 from tpca.solvers.paper.run import PaperRun
@@ -67,7 +66,7 @@ def _grid(scale: Scale) -> list[Params]:
 
 def _slope(order: int, correlation: float, exponent: int) -> Slope:
     """N₅₀ against d; at order 5 the even schedule's log d divided out."""
-    correction = _logarithm if order == 5 else flat
+    correction = logarithm(4, 0.0) if order == 5 else flat  # that of the even schedule
     where: Params = {"order": order, "correlation": correlation, "vector": "idle", "kind": None}
     return Slope(
         f"order {order}, {kind_of(correlation)} vectors, N",
@@ -86,13 +85,13 @@ def _constants(exponent: int, law: PowerLaw, _: Records) -> str:
 
 def _product(order: int, slope: Slope, records: Records) -> list[Finding]:
     """S·N: the slope of N and 2."""
-    law = slope.law(records)
+    law = slope.measure(records)
     if not math.isfinite(law.slope.value):
         return []
     whole = Interval(law.slope.value + 2, law.slope.low + 2, law.slope.high + 2)
     note = "S is 2^k̄ starts of d entries and k·d², all held at once: the slope above and 2."
-    told, verdict = f"slope at most {order}", Verdict.of(whole.low <= order)
-    return [Finding(f"order {order}, S·N, the ordinary product", told, whole.text(), verdict, note)]
+    label, told = f"order {order}, S·N, the ordinary product", f"slope at most {order}"
+    return [Finding(label, told, whole.text(), whole.low <= order, note)]
 
 
 def _lines() -> list[Line]:
@@ -116,7 +115,7 @@ def _twice(records: Records) -> list[Finding]:
             text = f"idle {ours}, printed {theirs}; ratio {ratio.text()}"
             label = f"order 5, d = {dim:g}, {name}, idle against printed"
             note = "" if ratio.low <= 1 else "where both starts of the vector are poor, only many more samples help."
-            found.append(Finding(label, "fewer samples", text, Verdict.of(ratio.low <= 1), note))
+            found.append(Finding(label, "fewer samples", text, ratio.low <= 1, note))
     return found
 
 
@@ -124,34 +123,24 @@ def _own(records: Records) -> list[Finding]:
     """Success at a schedule's own N, against 1 − 2δ."""
     found = []
     for vector, dim in itertools.product(("printed", "idle"), OWN):
-        place = ("own", vector, dim)
-        mine = [r.result for r in records if tuple(r.params.get(n) for n in ("kind", "vector", "dim")) == place]
-        if runs := sum(r["runs"] for r in mine):
-            wins = sum(r["wins"] for r in mine)
+        if mine := chosen(records, kind="own", vector=vector, dim=dim):
+            wins, runs = counted(mine)
             rate = rate_interval(wins, runs)
-            text = f"{wins} of {runs}: {rate.text()}; N = {mine[0]['samples']:.2g}"
+            text = f"{wins} of {runs}: {rate.text()}; N = {mine[0].result['samples']:.2g}"
             label = f"order 5, d = {dim}, {vector}, success at its own N"
-            found.append(Finding(label, "at least 0.8 (δ = 0.1)", text, Verdict.of(rate.high >= 0.8)))
+            found.append(Finding(label, "at least 0.8 (δ = 0.1)", text, rate.high >= 0.8))
     return found
 
 
 def _compared(budget: float, records: Records) -> list[Finding]:
     """Whether samples succeed as often as the law says: the intervals of both overlap."""
-    counts = {}
-    for kind in ("samples", "law"):
-        mine = [r.result for r in records if (r.params.get("kind"), r.params["budget"]) == (kind, budget)]
-        counts[kind] = (sum(r["wins"] for r in mine), sum(r["runs"] for r in mine))
-    if not all(runs for _, runs in counts.values()):
+    both = [counted(chosen(records, kind=kind, budget=budget)) for kind in ("samples", "law")]
+    if not all(runs for _, runs in both):
         return []
-    sampled, law = (rate_interval(*counts[kind]) for kind in ("samples", "law"))
+    sampled, law = (rate_interval(*counts) for counts in both)
     label = f"order 5, d = 5, λ = 2, budget {budget:g}, on real samples"
-    agree = sampled.low <= law.high and law.low <= sampled.high
-    return [Finding(label, f"success {law.text()} by the law", f"success {sampled.text()}", Verdict.of(agree))]
-
-
-def _logarithm(dim: float) -> float:
-    """What the even theorem's sum of stages has beyond d² at order 4."""
-    return theorem_climb(4, int(dim), 0.0) / dim**2
+    agrees = sampled.low <= law.high and law.low <= sampled.high
+    return [Finding(label, f"success {law.text()} by the law", f"success {sampled.text()}", agrees)]
 
 
 def _climb(params: Params) -> dict[str, Any]:
@@ -194,7 +183,6 @@ ODD_ORDER = Study(
     "nothing but its start: a run fails where both of its starts are poor.",
     _grid,
     _climb,
-    lambda params: 10.0 if params.get("kind") == "samples" else climb_cost(params),
     _lines(),
     planned=planned_climb,
 )

@@ -14,7 +14,6 @@ from research.studies.climbs import (
     COARSE,
     Cells,
     climb,
-    climb_cost,
     constants_of,
     curves,
     drawn_runs,
@@ -23,8 +22,8 @@ from research.studies.climbs import (
     planned_climb,
     together,
 )
-from research.studies.estimates import PowerLaw, Ratio, power_law, rate_interval
-from research.studies.study import Finding, Params, Records, Scale, Slope, Study, Verdict
+from research.studies.estimates import PowerLaw, Ratio, Slope, power_law, rate_interval
+from research.studies.study import Finding, Params, Records, Scale, Study, chosen, counted
 from tpca.model import SpikedTensor
 from tpca.solvers.paper.schedule import IDLE, PRESETS, Schedule, search_steps, theorem_schedule
 from tpca.tensors.blocks import Partition
@@ -71,7 +70,6 @@ STAGES = Study(
     "for equal vectors. Phase II keeps its own budget, and targets go up to 0.95, or the cap of ½ would bind.",
     _both(_STAGES, {"theorem": (-8, 2), "one stage": (-20, -2)}, kept=1.0, cap=0.95),
     climb,
-    climb_cost,
     [
         Slope(
             f"order {order}, {kind_of(correlation)} vectors",
@@ -84,6 +82,7 @@ STAGES = Study(
     ],
     version=2,
     planned=planned_climb,
+    axes=("d", "ratio of N at 50 % success: Phase I, one go / stages"),
 )
 
 
@@ -98,8 +97,7 @@ def _search(order: int, records: Records) -> list[Finding]:
     # The last test has 32·d^k·κ^(−2kτ) samples, τ ≤ T̃ + 1 and κ^(−2kT̃) = d^(k−2); each one before a 4^k-th of the next.
     most = 32.0 * 4 ** (order // 2) * (4 ** (order // 2) / (4 ** (order // 2) - 1))
     told = f"at most {most:.0f}·d^{order - 2} in all"
-    verdict = Verdict.of(max(spent) <= most)
-    return [Finding(f"order {order}, search alone", told, f"in d^{order - 2}: {each}", verdict)]
+    return [Finding(f"order {order}, search alone", told, f"in d^{order - 2}: {each}", max(spent) <= most)]
 
 
 _EMPIRICAL: Cases = {
@@ -117,9 +115,8 @@ _ODD: Cases = {
 
 def _searched(order: int, correlation: float, law: PowerLaw, records: Records) -> str:
     """How often a c₃ was found, where that was counted, and the ratios."""
-    where = {"order": order, "correlation": correlation, "schedule": "empirical"}
-    mine = [r.result for r in records if where.items() <= r.params.items() and "case_one" in r.result]
-    found, runs = sum(r["case_one"] for r in mine), sum(r["runs"] for r in mine)
+    mine = chosen(records, order=order, correlation=correlation, schedule="empirical")
+    found, runs = counted([r for r in mine if "case_one" in r.result], "case_one")
     told = f"Case I in {found} of {runs} runs; " if runs else ""
     return told + _growing("ratio of N₅₀", law, records)
 
@@ -138,7 +135,6 @@ EMPIRICAL_SCHEDULE = Study(
         _both({place: dims for place, dims in _ODD.items() if place[1]}, {"theorem": (-8, 6), "empirical": (-18, 2)}),
     ),
     climb,
-    climb_cost,
     [
         *(
             Slope(
@@ -162,6 +158,7 @@ EMPIRICAL_SCHEDULE = Study(
     ],
     version=2,
     planned=planned_climb,
+    axes=("d", "ratio of N at 50 % success: climb, empirical / theorem"),
 )
 
 # ---- what each phase is for
@@ -211,20 +208,19 @@ def _phases(records: Records) -> list[Finding]:
     """Success and error without each phase."""
     found = []
     for order, dim in (*_PLACES, (6, 1000)):
+        own = chosen(records, order=order, dim=dim)
         for phase in LEFT_OUT:
-            place = (order, dim, phase)
-            mine = [r.result for r in records if tuple(r.params[n] for n in ("order", "dim", "without")) == place]
+            mine, whole = ([r.result["loss"] for r in chosen(own, without=name)] for name in (phase, ""))
             if not mine:
                 continue
-            wins, runs = sum(r["wins"] for r in mine), sum(r["runs"] for r in mine)
-            rate, loss = rate_interval(wins, runs), float(np.median([r["loss"] for r in mine]))
-            text = f"{wins} of {runs}: {rate.text()}; median loss {loss:.2g}, N = {mine[0]['samples']:.2g}"
+            wins, runs = counted(chosen(own, without=phase))
+            rate, loss = rate_interval(wins, runs), float(np.median(mine))
+            samples = chosen(own, without=phase)[0].result["samples"]
+            text = f"{wins} of {runs}: {rate.text()}; median loss {loss:.2g}, N = {samples:.2g}"
             label = f"order {order}, d = {dim}, {f'without Phase {phase}' if phase else 'all phases'}"
-            whole = [r.result["loss"] for r in records if (r.params["order"], r.params["dim"]) == place[:2]
-                     and not r.params["without"]]  # fmt: skip
             told = {"": "succeeds", "III": "a larger error"}.get(phase, "fails")
-            agree = {"": rate.high >= FOUND, "III": bool(whole) and loss > 2 * float(np.median(whole))}
-            found.append(Finding(label, told, text, Verdict.of(agree.get(phase, rate.high < FOUND)), _ROLES[phase]))
+            agrees = {"": rate.high >= FOUND, "III": bool(whole) and loss > 2 * float(np.median(whole))}
+            found.append(Finding(label, told, text, agrees.get(phase, rate.high < FOUND), _ROLES[phase]))
     return found
 
 
@@ -251,7 +247,6 @@ PHASES = Study(
     "Phase I lifts the alignments from d^(−1), Phase II to a constant, Phase III lowers the error (Section sketch).",
     _phases_grid,
     _phases_run,
-    lambda params: climb_cost(params) * (20 if params["dim"] == 1000 else 2),
     [_phases],
     planned=_planned_phases,
 )

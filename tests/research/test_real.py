@@ -98,7 +98,7 @@ def test_versions_without_a_signal_keep_what_they_should(name, rng):
 
 
 def test_neighbours_are_those_along_ordered_axes():
-    data = Samples(np.zeros((2, 3, 4)), axes=("a", "b"), ordered=(False, True))
+    data = Samples(np.zeros((2, 3, 4)), ordered=(False, True))
     whole = peers.adjacency(data).toarray()
     expected = np.kron(np.eye(3), np.eye(4, k=1) + np.eye(4, k=-1))
     np.testing.assert_array_equal(whole, expected)

@@ -14,7 +14,7 @@ from scipy.stats import ks_2samp
 from amounts import few_or_many
 from research.law import LawEngine
 from research.simulate import SimulatedRun, advance, simulate_empirical, simulate_online
-from research.simulate.starts import BlockStart
+from research.simulate.paper import BlockStart
 from tpca.engines import open_engine
 from tpca.model import SpikedTensor
 from tpca.solvers.paper.run import PaperRun
@@ -182,29 +182,6 @@ def test_an_idle_vector_block_has_the_law_of_the_solver(runs):
     for phase in range(3):
         for m in range(3):
             same_law(sampled[:, phase, m], simulated[:, phase, m])
-
-
-def test_blocks_of_three_modes_have_the_law_of_the_dense_update():
-    """Two blocks of three modes, one turn of the last: the chain against the update on whole blocks."""
-    truth = SpikedTensor.random((3,) * 6, 2.0, random_state=1)
-    partition = Partition.halves(truth.dims)
-    planted = partition.outer(truth.vectors)
-
-    def chain(seed):
-        run = SimulatedRun(truth, np.random.default_rng([8, seed]), partition, starts="random")
-        begin = run.starts[1].block((1.0,))
-        assert np.sum(begin * planted[1]) == pytest.approx(run.alignments[1, 0])
-        run.sequential_ascent([Leg(0.0, 0), Leg(0.2, 6)])
-        return run.alignments[1, 0]
-
-    def dense(seed):
-        rng = np.random.default_rng([7, seed])
-        run = SimulatedRun(truth, rng, partition, starts="random")
-        signal = 2.0 * run.alignments[0, 0]
-        end = dense_step_loop(run.starts[1].block((1.0,)), planted[1], signal, 0.2, 6, rng)
-        return np.sum(end * planted[1])
-
-    same_law([dense(seed) for seed in range(600)], [chain(seed) for seed in range(1500)])
 
 
 @few_or_many(50, 150)
