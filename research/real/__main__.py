@@ -39,7 +39,7 @@ def measured(name: str) -> dict[str, Any]:
     row["peers"] = peers.compared(one, data, fit)
     row["orders"] = measures.orders(one, data)
     row["halves"] = measures.halves(one, data)
-    row["claims"] = measures.claims(one, data, peers.tests_for_nulls(one, data))
+    row["claims"] = measures.claims(one, data, peers.mne_tests(one, data, measures.NULL_RESAMPLES))
     row["seconds"] = time.process_time() - began
     return dict(rounded(row))
 
@@ -52,19 +52,11 @@ def about(minutes: float) -> dict[str, Any]:
             versions[package] = version(package)
         except PackageNotFoundError:
             versions[package] = "not installed"
-    return {
-        **made(),
-        "date": datetime.date.today().isoformat(),
-        "machine": {"processor": processor(), "cores": os.cpu_count()},
-        "minutes": round(minutes, 1),
-        "versions": versions,
-    }
-
-
-def processor() -> str:
-    """What the machine calls its processor."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    machine = {"processor": next(names, "unknown"), "cores": os.cpu_count()}
+    today = datetime.date.today().isoformat()
+    return {**made(), "date": today, "machine": machine, "minutes": round(minutes, 1), "versions": versions}
 
 
 def rounded(value: Any) -> Any:

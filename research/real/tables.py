@@ -1,31 +1,29 @@
-"""The tables and the figure of docs/real.md, and the table of README.md, from docs/real.json."""
+"""The tables and the figure of docs/real.md, and the table of README.md, from docs/real.json.
+
+``reasons.toml`` says why answers differ or surprise.
+"""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import binom
 
-from research.real.reasons import REASONS
+from research.noise.row import LEVEL
+from research.noise.tables import allowed
 from research.real.sets import SETS
 from tpca.wording import markdown_table
 
 Row = dict[str, Any]
 Content = dict[str, Any]
 
-LEVEL = 0.05
-RARELY = 0.001  # a test of exactly 5 % exceeds the bound of a row so rarely
+REASONS: dict[str, str] = tomllib.loads((Path(__file__).parent / "reasons.toml").read_text(encoding="utf-8"))
 TESTS = ("MNE max", "MNE clusters", "scikit-learn", "cca-zoo")
 SAME = 1e-6
 ALIKE = 0.5  # cosine of halves below which their patterns do not agree
-
-
-def allowed(runs: int, rarely: float = RARELY) -> int:
-    """Claims of so many runs that a test of exactly 5 % exceeds so rarely."""
-    return int(binom.ppf(1 - rarely, runs, LEVEL))
 
 
 def of(content: Content, *questions: str) -> list[Row]:

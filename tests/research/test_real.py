@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from research.noise.tables import allowed
 from research.real import __main__ as command
 from research.real import measures, peers, plain
-from research.real.reasons import REASONS
 from research.real.sets import SETS, Samples
-from research.real.tables import TABLES, allowed, differing, draw
+from research.real.tables import REASONS, TABLES, differing, draw
 
 STORED = Path(__file__).parents[2] / "docs" / "real.json"
 AGAIN = ("IL-2", "firms", "serology", "breast cancer", "wine", "iris", "diabetes", "El Niño", "gapminder", "economy")
