@@ -19,14 +19,11 @@ from rich.table import Table
 from research.studies.accuracy import ACCURACY, CONVERGENCE
 from research.studies.diagram import DIAGRAM
 from research.studies.memory import MEMORY
-from research.studies.noise_laws import PAPER_NOISE
-from research.studies.odd_order import ODD_ORDER
 from research.studies.runner import run_studies
-from research.studies.scaling import SYMMETRIC, WORST_CASE
-from research.studies.schedules import EMPIRICAL_SCHEDULE, PHASES, STAGES
+from research.studies.scaling import ADAPTIVITY, SYMMETRIC, UNEQUAL, WORST_CASE
+from research.studies.schedules import EMPIRICAL_SCHEDULE, ODD_ORDER, PAPER_NOISE, PHASES, STAGES
 from research.studies.starts import CHANCES, INITIALISATION
 from research.studies.store import Store, key
-from research.studies.structure import ADAPTIVITY, UNEQUAL
 from research.studies.study import Finding, Scale, Study
 from research.study_figures import draw_studies
 from tpca.errors import StudyError

@@ -31,9 +31,17 @@ from research.studies.estimates import (
     spread,
 )
 from research.studies.runner import run_studies
-from research.studies.scaling import UNCORRELATED, logarithm
+from research.studies.scaling import (
+    CORRELATIONS,
+    HIDDEN,
+    UNCORRELATED,
+    _cycles,
+    adaptive_fits,
+    adaptive_form,
+    best_pairing,
+    logarithm,
+)
 from research.studies.store import Store, key, stale
-from research.studies.structure import CORRELATIONS, HIDDEN, _cycles, adaptive_fits, adaptive_form, best_pairing
 from research.studies.study import Record, Study
 from research.study_figures import draw_studies
 from research.theory import limit_alignment, noise_norm
