@@ -146,7 +146,7 @@ def comparison(setting: Setting, methods: Sequence[str], seeds: Sequence[int]) -
     """The methods on a planted signal a seed."""
     about = {**asdict(setting), "dims": list(setting.dims), "methods": list(methods)}
     trials = [{**about, "seed": seed} for seed in seeds]
-    return Study("comparison", "Methods on the same samples", "", lambda _: trials, trial)
+    return Study("comparison", "Methods on the same samples", "", trials, trial)
 
 
 def summary(records: Records) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from research.law import LawEngine
 from research.simulate import SimulatedRun
-from research.studies.climbs import COARSE, GOOD, cells, drawn_runs, half_law, ladder
+from research.studies.climbs import COARSE, GOOD, cells, drawn_runs, half_law
 from research.studies.estimates import Slope
 from research.studies.runner import run_studies
 from research.studies.store import Store
@@ -72,14 +72,14 @@ def _study(
         ends = [run(rng, truth, params["budget"]) for rng, truth in drawn_runs(params)]
         return {"wins": sum(won for won, _ in ends), "runs": len(ends), "samples": ends[0][1]}
 
-    grid = cells(dims, ladder(*rungs, fine=True), (runs,), order=order, correlation=correlation)
+    grid = cells(dims, range(rungs[0], rungs[1] + 1), (runs,), order=order, correlation=correlation)
     slope = Slope(f"{name}, N₅₀ against d", exponent, half_law(), line=name)
-    return Study(name, name, f"N ~ d^{exponent:g}.", lambda _: grid, trial, [slope])
+    return Study(name, name, f"N ~ d^{exponent:g}.", grid, trial, [slope])
 
 
 def measure(study: Study, folder: str | Path | None = None) -> list[Finding]:
     """Run what is not stored in ``folder`` yet, in this process, and say what the trials say."""
     with tempfile.TemporaryDirectory() as temporary:
         store = Store(folder or temporary)
-        run_studies([study], "quick", store, processes=0)
+        run_studies([study], "full", store, processes=0)
         return study.findings(store.records(study))

@@ -81,7 +81,7 @@ def draw_collapse(path: Path, store: Store) -> None:
 
 def _collapse(axis: Any, family: Family, records: Records, order: int) -> None:
     slope, extra = family.orders[order][0], logarithm(order, family.correlation)
-    every = {d: c for d, c in curves(records, order=order).items() if d >= family.since}
+    every = curves(records, order=order)
     shades = np.linspace(0.25, 1.0, max(len(every), 1))
     for shade, (dim, curve) in zip(shades, every.items(), strict=False):
         xs = curve.samples / (extra(dim) * dim**slope)

@@ -23,8 +23,8 @@ from research.studies.runner import run_studies
 from research.studies.scaling import ADAPTIVITY, SYMMETRIC, UNEQUAL, WORST_CASE
 from research.studies.schedules import EMPIRICAL_SCHEDULE, ODD_ORDER, PAPER_NOISE, PHASES, STAGES
 from research.studies.starts import CHANCES, INITIALISATION
-from research.studies.store import Store, key
-from research.studies.study import Finding, Scale, Study
+from research.studies.store import Store
+from research.studies.study import Finding, Scale, Study, key
 from research.study_figures import draw_studies
 from tpca.errors import StudyError
 from tpca.files import replacing

@@ -46,7 +46,7 @@ def study(rows: Sequence[Row], share: float = 1.0) -> Study:
         for first in range(0, runs, CHUNK):
             trials.append({"row": row.key, "digest": drawn, "first": first, "count": min(CHUNK, runs - first)})
     trials.sort(key=lambda params: params["first"])
-    return Study("chunks", "Noise", "", lambda _: trials, run_chunk)
+    return Study("chunks", "Noise", "", trials, run_chunk)
 
 
 def summary(records: Records) -> dict[str, Any]:

@@ -16,8 +16,7 @@ from research.law import LawEngine
 from research.simulate import SimulatedRun
 from research.studies.climbs import COARSE
 from research.studies.estimates import PowerLaw, Slope, power_law_of
-from research.studies.store import key
-from research.studies.study import Finding, Params, Records, Scale, Study, chosen
+from research.studies.study import Finding, Params, Records, Study, chosen, key
 from research.theory import cramer_rao, gaussian_error
 from tpca.engines import open_engine
 from tpca.model import SpikedTensor
@@ -34,18 +33,19 @@ KINDS = {"Phase III": ((12, 16, 24, 32, 64, 128), 10), "ALS": ((12, 16, 24), 6),
 FACTORS = (256, 1024, 4096)  # T₃ in d²; N = 4·T₃: two blocks, two signs
 
 
-def _phase_grid(scale: Scale) -> list[Params]:
-    """Phase III simulated, and on real samples of several noise laws."""
-    quick = scale == "quick"
-    simulated = [2**j for j in (range(15, 22, 2) if quick else range(14, 26))]
-    dense = [2**j for j in (range(12, 15) if quick else range(11, 16))]
-    seeds, few = (4, 2) if quick else (20, 6)
-    trials: list[Params] = []
-    for dim in (16,) if quick else (16, 32):
-        trials += [{"kind": "simulated", "dim": dim, "steps": t, "seed": s} for t in simulated for s in range(seeds)]
-    for noise in NOISES:
-        trials += [{"kind": noise, "dim": 5, "steps": t, "seed": s} for t in dense for s in range(few)]
-    return trials
+def _phase_trials() -> list[Params]:
+    """Phase III simulated, and on real samples of several noise laws, from T₃ = 80 entries of a block on.
+
+    There the start is forgotten.
+    """
+    cells = [("simulated", dim, range(14, 26), 20) for dim in (16, 32)] + [(n, 5, range(11, 16), 6) for n in NOISES]
+    return [
+        {"kind": kind, "dim": dim, "steps": 2**j, "seed": seed}
+        for kind, dim, powers, seeds in cells
+        for j in powers
+        for seed in range(seeds)
+        if 2**j >= 80 * dim**2
+    ]
 
 
 def _phase_error(params: Params) -> dict[str, Any]:
@@ -59,12 +59,11 @@ def _phase_error(params: Params) -> dict[str, Any]:
 
 
 def phase_laws(records: Records) -> dict[tuple[str, int], PowerLaw]:
-    """Median squared error against T₃, from T₃ = 80 entries of a block on: the start must be forgotten."""
+    """Median squared error against T₃."""
     groups: dict[tuple[str, int], dict[float, list[float]]] = {}
     for r in records:
-        kind, dim = r.params["kind"], r.params["dim"]
-        if r.params["steps"] >= 80 * dim**2:
-            groups.setdefault((kind, dim), {}).setdefault(r.params["steps"], []).append(r.result["loss"])
+        own = groups.setdefault((r.params["kind"], r.params["dim"]), {})
+        own.setdefault(r.params["steps"], []).append(r.result["loss"])
     return {place: power_law_of(values, math.log) for place, values in sorted(groups.items())}
 
 
@@ -107,23 +106,13 @@ CONVERGENCE = Study(
     "Squared error against the samples of the last phase",
     "Gaussian noise: at most Õ(d²/(λ²T₃)), slope −1 (times log T₃: the step size is halved log T₃ times). Other "
     "noise: −½ in the theorem, −1 by erratum 18 of docs/paper.md for all noise of the assumption.",
-    _phase_grid,
+    _phase_trials(),
     _phase_error,
     [_phase_slopes],
     planned=lambda params: {"samples": params["steps"]},
     laws=lambda records: {f"Phase III, {kind}, d = {d}": law for (kind, d), law in phase_laws(records).items()},
     axes=("samples T₃", "squared error"),
 )
-
-
-def _method_grid(scale: Scale) -> list[Params]:
-    """Every method at N = 4·f·d²."""
-    quick, trials = scale == "quick", []
-    for kind, (dims, seeds) in KINDS.items():
-        few = dims[:3] if kind == "Phase III" else dims[:2]
-        for dim, factor in itertools.product(few if quick else dims, FACTORS[:2] if quick else FACTORS):
-            trials += [{"kind": kind, "dim": dim, "factor": factor, "seed": s} for s in range(2 if quick else seeds)]
-    return trials
 
 
 def _method_error(params: Params) -> dict[str, Any]:
@@ -192,7 +181,11 @@ ACCURACY = Study(
     "Order 4, λ = 1. The paper bounds the loss of every vector by Õ(d²/(λ²T₃)) (Corollary "
     "main-result-gaussian-ass-even). No unbiased estimate is better than (d−1)/(λ²N). Ours: the blocks' 1 − α has "
     "d², the top vectors of the blocks d: the bound is loose by d.",
-    _method_grid,
+    [
+        {"kind": kind, "dim": dim, "factor": factor, "seed": seed}
+        for kind, (dims, seeds) in KINDS.items()
+        for dim, factor, seed in itertools.product(dims, FACTORS, range(seeds))
+    ],
     _method_error,
     [_method_slopes],
     planned=lambda params: {"samples": 4.0 * params["factor"] * params["dim"] ** 2},

@@ -15,15 +15,13 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from research.simulate import SimulatedRun, simulate_empirical
 from research.studies.estimates import Correction, Curve, PowerLaw, flat, power_law
-from research.studies.store import key
-from research.studies.study import Params, Record, Scale, chosen
+from research.studies.study import Params, Record, chosen, key
 from tpca.model import SpikedTensor
 from tpca.randomness import generator
 from tpca.solvers.paper.schedule import (
@@ -38,8 +36,7 @@ from tpca.tensors.blocks import Partition
 
 GOOD = 0.5
 COARSE = 0.005
-# Seeds of a trial: the quick run takes the first, the full one both.
-SEEDS = (20, 40)
+SEEDS = (20, 40)  # runs of a cell: of its first trial, and of its second
 
 
 # ---- trials
@@ -163,44 +160,13 @@ def theorem_climb(order: int, dim: int, correlation: float) -> float:
 # ---- grids
 
 
-def ladder(low: int, high: int, fine: bool) -> list[float]:
-    """Budgets 2^(j/2) for j from ``low`` to ``high``; every second one if not ``fine``."""
-    return [2 ** (j / 2) for j in range(low, high + 1, 1 if fine else 2)]
-
-
-def cells(dims: Iterable[int], budgets: Iterable[float], seeds: Sequence[int], **fixed: Any) -> list[Params]:
-    """A trial for every d, budget and number of runs; ``seeds`` are these numbers, one after the other."""
+def cells(dims: Iterable[int], rungs: Iterable[int], seeds: Sequence[int], **fixed: Any) -> list[Params]:
+    """A trial for every d, budget 2^(j/2) of the ``rungs`` j, and number of runs; ``seeds`` are these numbers."""
     return [
-        {**fixed, "dim": dim, "budget": budget, "first": sum(seeds[:i]), "count": count}
-        for dim, budget in itertools.product(dims, list(budgets))
+        {**fixed, "dim": dim, "budget": 2.0 ** (j / 2), "first": sum(seeds[:i]), "count": count}
+        for dim, j in itertools.product(dims, rungs)
         for i, count in enumerate(seeds)
     ]
-
-
-@dataclass(frozen=True)
-class Cells:
-    """A part of a grid: every d and every budget 2^(j/2), j from ``rungs[0]`` to ``rungs[1]``, at ``fixed`` values.
-
-    The quick run has the dims ``quick``, every second rung (all if ``fine``) and the first of the ``seeds``.
-    """
-
-    quick: Sequence[int]
-    full: Sequence[int]
-    rungs: tuple[int, int]
-    seeds: tuple[int, ...]
-    fixed: dict[str, Any]
-    fine: bool = False
-
-    def __call__(self, scale: Scale) -> list[Params]:
-        """Its trials."""
-        whole = scale == "full"
-        budgets = ladder(*self.rungs, fine=whole or self.fine)
-        return cells(self.full if whole else self.quick, budgets, self.seeds if whole else self.seeds[:1], **self.fixed)
-
-
-def together(*parts: Callable[[Scale], list[Params]]) -> Callable[[Scale], list[Params]]:
-    """A grid of several parts."""
-    return lambda scale: [params for part in parts for params in part(scale)]
 
 
 # ---- conclusions
@@ -218,16 +184,15 @@ def curves(records: Iterable[Record], by: str = "dim", count: str = "samples", *
 def half_law(
     by: str = "dim",
     count: str = "samples",
-    since: float = 0.0,
     correction: Correction = flat,
     form: Callable[[float], float] = float,
     **where: Any,
 ) -> Callable[[Sequence[Record]], PowerLaw]:
-    """N₅₀ of the trials that match ``where`` against ``form(by)``, from ``since`` on."""
+    """N₅₀ of the trials that match ``where`` against ``form(by)``."""
 
     def law(records: Sequence[Record]) -> PowerLaw:
         each = curves(records, by, count, **where)
-        return power_law({form(x): curve for x, curve in each.items() if x >= since}, correction)
+        return power_law({form(x): curve for x, curve in each.items()}, correction)
 
     return law
 

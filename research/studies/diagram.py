@@ -23,7 +23,7 @@ from research.methods import METHODS
 from research.studies.climbs import cell_of
 from research.studies.estimates import Curve, Interval, Ratio, Slope, interval_of, power_law
 from research.studies.memory import DIAL, curve_of, planned_cell, run_cell
-from research.studies.study import Finding, Params, Records, Scale, Study, chosen
+from research.studies.study import Finding, Params, Records, Study, chosen
 from research.theory import least_samples, limit_alignment, limit_threshold, noise_norm
 from tpca.model import SpikedTensor
 from tpca.randomness import generator
@@ -44,24 +44,20 @@ def shown(order: int) -> tuple[str, ...]:
     return SHOWN if order > 3 else SHOWN[1:]
 
 
-def _grid(scale: Scale) -> list[Params]:
+def _trials() -> list[Params]:
     """Every method along λ without correlation, and along the correlation at λ = 1; the limits."""
-    quick, trials = scale == "quick", []
-    places = [(s, 0.0) for s in STRENGTHS] + [(1.0, c) for c in CORRELATIONS if c > 0]
-    if quick:
-        places = [(0.5, 0.0), (1.0, 0.0), (2.0, 0.0), (1.0, 1.0)]
+    trials: list[Params] = []
     for order, dim in DIMS.items():
         for method in shown(order):
             count, memory = (4, DIAL[order][2]) if method == "race" else (8, None)
-            for strength, inside in places:
-                cell = {"order": order, "dim": dim, "method": method, "memory": memory}
-                cell |= {"strength": strength, "correlation": inside, "count": count}
-                trials += [{**cell, "first": count * i} for i in range(1 if quick else 5)]
+            cell = {"order": order, "dim": dim, "method": method, "memory": memory, "count": count}
+            for strength, inside in [(s, 0.0) for s in STRENGTHS] + [(1.0, c) for c in CORRELATIONS[1:]]:
+                place = {**cell, "strength": strength, "correlation": inside}
+                trials += [{**place, "first": count * i} for i in range(5)]
     for order, dims in LIMITS.items():
-        few = {"order": order, "count": 20, "first": 0}
-        for dim in dims[:1] if quick else dims:
-            trials += [{**few, "kind": "fit", "dim": dim, "beta": beta} for beta in BETAS]
-            trials += [{**few, "kind": "noise", "dim": dim}]
+        for dim in dims:
+            few = {"order": order, "dim": dim, "count": 20, "first": 0}
+            trials += [{**few, "kind": "noise"}, *({**few, "kind": "fit", "beta": beta} for beta in BETAS)]
     return trials
 
 
@@ -164,7 +160,7 @@ DIAGRAM = Study(
     "fit of the mean, which ALS ends in, has the random-matrix limit u^(k̄−2)(1 − u) = 1/(k̄β²), u its squared overlap "
     f"and β = λ√N/√(k̄d), from β = {limit_threshold(3):.3f} on at order 3; that of noise is {noise_norm(3):.3f}√d and "
     f"{noise_norm(4):.3f}√d long at orders 3 and 4.",
-    _grid,
+    _trials(),
     _trial,
     [_boundaries, _limits],
     planned=lambda params: {} if "kind" in params else planned_cell(params),

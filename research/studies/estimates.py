@@ -246,7 +246,7 @@ class Slope:
         return [Finding(self.label, told, measured, agrees, reason)]
 
 
-def spread(law: PowerLaw, exponent: float, since: float = 0.0) -> tuple[float, float]:
-    """The smallest and the largest y/(c(x)·x^exponent) over x ≥ ``since``: equal if all curves collapse."""
-    scaled = [y / (law.correction(x) * x**exponent) for x, y in law.points.items() if x >= since and math.isfinite(y)]
+def spread(law: PowerLaw, exponent: float) -> tuple[float, float]:
+    """The smallest and the largest y/(c(x)·x^exponent): equal if all curves collapse."""
+    scaled = [y / (law.correction(x) * x**exponent) for x, y in law.points.items() if math.isfinite(y)]
     return (min(scaled), max(scaled)) if scaled else (math.nan, math.nan)

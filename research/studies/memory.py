@@ -32,8 +32,8 @@ from research.methods import METHODS
 from research.simulate import simulate_online
 from research.studies.climbs import COARSE, cell_of, climb, planned_climb
 from research.studies.estimates import NINETY, Curve, Interval, interval_of
-from research.studies.store import Store, key
-from research.studies.study import Finding, Params, Record, Records, Scale, Study, chosen
+from research.studies.store import Store
+from research.studies.study import Finding, Params, Record, Records, Study, chosen, key
 from tpca.engines import open_engine
 from tpca.errors import StudyError
 from tpca.model import SpikedTensor
@@ -70,28 +70,19 @@ DIAL: dict[int, tuple[int, ...]] = {
 # ---- trials
 
 
-def _grid(scale: Scale) -> list[Params]:
-    """Every method that applies; the smaller size and the first seeds in the quick run; the paper's protocol.
-
-    Of the race the ends of the dial as far as it runs there; in the full run all of it, and equal vectors.
-    """
-    quick = scale == "quick"
+def _trials() -> list[Params]:
+    """Every method that applies; the dial of the race as far as it runs, and equal vectors; the paper's protocol."""
     trials: list[Params] = [{"kind": "protocol", "order": order, "dim": dim} for order, dim in PROTOCOLS]
     for order, (small, large) in DIMS.items():
         dial = [m for m in DIAL[order] if least_bytes((small,) * order) <= 8 * m * small**2]
-        asked: list[tuple[int, str, int | None]] = [
-            (small, "race", m) for m in ((dial[0], dial[-1]) if quick else dial)
-        ]
-        asked += [
-            (dim, name, None) for dim in ((small,) if quick else (small, large)) for name in applicable(order, dim)
-        ]
-        if not quick:
-            asked += [(large, "race", m) for m in DIAL[order][:: 2 if order == 6 else 1]]
-            asked += [(small, "race, equal", dial[-1]), (large, "race, equal", DIAL[order][-1])]
+        asked: list[tuple[int, str, int | None]] = [(small, "race", m) for m in dial]
+        asked += [(large, "race", m) for m in DIAL[order][:: 2 if order == 6 else 1]]
+        asked += [(small, "race, equal", dial[-1]), (large, "race, equal", DIAL[order][-1])]
+        asked += [(dim, name, None) for dim in (small, large) for name in applicable(order, dim)]
         for dim, name, memory in asked:
             count = 2 if name in SLOW else 4
             cell = {"order": order, "dim": dim, "method": name, "memory": memory, "count": count}
-            trials += [{**cell, "first": count * chunk} for chunk in range(1 if quick else 3)]
+            trials += [{**cell, "first": count * chunk} for chunk in range(3)]
     return trials
 
 
@@ -391,7 +382,7 @@ MEMORY = Study(
     "S·K·λ²N ≳ d^k̄ for vectors that may differ from mode to mode (Dudeja & Hsu 2024): more memory buys samples "
     "until N ~ d^(k̄/2), where the dial ends. Methods for equal vectors may lie below. The paper's algorithm is a "
     "memory-bounded protocol (Definition def-memory): one pass, and a state M of S bits is all that is kept.",
-    _grid,
+    _trials(),
     run_cell,
     [_conclusions, protocol_findings],
     planned=lambda params: {} if params.get("kind") == "protocol" else planned_cell(params),

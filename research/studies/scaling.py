@@ -19,22 +19,19 @@ from research.simulate import SimulatedRun
 from research.studies.climbs import (
     COARSE,
     SEEDS,
-    Cells,
     cell_of,
     cells,
     climb,
     constants_of,
     curves,
     half_law,
-    ladder,
     planned_climb,
     schedule_of,
     succeeds,
     theorem_climb,
-    together,
 )
 from research.studies.estimates import PowerLaw, Slope, flat, interval_of, power_law, spread
-from research.studies.study import Finding, Line, Params, Records, Scale, Study, places
+from research.studies.study import Finding, Line, Params, Records, Study, places
 from research.theory import adaptive_samples
 from tpca.model import SpikedTensor, gauge
 from tpca.randomness import generator
@@ -55,63 +52,60 @@ def logarithm(order: int, correlation: float) -> Callable[[float], float]:
 
 @dataclass(frozen=True)
 class Family:
-    """Climbs of one correlation: by order the exponent, quick and all values of d, and the ladder of budgets."""
+    """Climbs of one correlation: by order the exponent, the values of d, and the ladder of budgets."""
 
     correlation: float
-    since: int
-    """Smaller sizes are in the store, but not in the slope."""
-    orders: dict[int, tuple[int, Dims, Dims, tuple[int, int]]]
+    orders: dict[int, tuple[int, Dims, range]]
     notes: dict[int, str] = field(default_factory=dict)
 
     def law(self, order: int, count: str = "samples") -> Callable[[Records], PowerLaw]:
         """N₅₀ against d, the logarithm of order 4 divided out."""
         correction = logarithm(order, self.correlation)
-        return half_law(count=count, since=self.since, correction=correction, order=order)
+        return half_law(count=count, correction=correction, order=order)
 
     def slope(self, order: int) -> Slope:
         """The slope of an order; at order 4 also that without the logarithm."""
 
         def note(_: PowerLaw, records: Records) -> str:
             if order == 4:
-                plain = half_law(since=self.since, order=4)(records)
+                plain = half_law(order=4)(records)
                 return f"the theorem's sum of stages divided out; else {plain.slope.text()}."
-            return f"d ≥ {self.since}{self.notes.get(order, '')}."
+            return f"d ≥ {self.orders[order][1][0]}{self.notes.get(order, '')}."
 
         form = "log d" if order == 4 else ""
         return Slope(f"order {order}", self.orders[order][0], self.law(order), note, form, line=f"order {order}")
 
     def collapsed(self, order: int, records: Records) -> list[Finding]:
         """Whether N₅₀ over the form is one number for all d, within the ladder's √2 to both sides."""
-        slope = self.orders[order][0]
-        low, high = spread(self.law(order)(records), slope, self.since)
+        slope, dims, _ = self.orders[order]
+        low, high = spread(self.law(order)(records), slope)
         form = f"d^{slope}" + (" log d" if order == 4 else "")
-        told = f"curves of all d ≥ {self.since} collapse against N/({form}), within a factor 2"
+        told = f"curves of all d ≥ {dims[0]} collapse against N/({form}), within a factor 2"
         agrees = high / low <= 2 if math.isfinite(high / low) else None
         note = "the matrix blocks' d³ is a part of N at small d." if order == 5 and self.correlation == 0 else ""
         return [Finding(f"order {order}, collapse", told, f"N₅₀/({form}) from {low:.3g} to {high:.3g}", agrees, note)]
 
     def study(self, name: str, title: str, claim: str, *more: Line) -> Study:
         """Every order, d and budget; slopes, and how the curves collapse."""
-        parts = []
-        for order, (_, quick, full, rungs) in self.orders.items():
-            fixed = {"order": order, "correlation": self.correlation}
-            parts.append(Cells(quick, full, rungs, SEEDS if order < 8 else (10, 10), fixed, fine=order < 8))
+        trials = []
+        for order, (_, dims, rungs) in self.orders.items():
+            seeds = SEEDS if order < 8 else (10, 10)
+            trials += cells(dims, rungs, seeds, order=order, correlation=self.correlation)
         lines: list[Line] = [
             *map(self.slope, self.orders),
             *more,
             *(functools.partial(self.collapsed, o) for o in self.orders),
         ]
-        return Study(name, title, claim, together(*parts), climb, lines, planned=planned_climb)
+        return Study(name, title, claim, trials, climb, lines, planned=planned_climb)
 
 
 UNCORRELATED = Family(
     0.0,
-    16,
     {
-        4: (2, (16, 64, 256, 1024), (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 10_000), (-6, 0)),
-        5: (4, (16, 32, 64, 128), (8, 16, 24, 32, 48, 64, 96, 128, 192, 256), (-6, 2)),
-        6: (4, (16, 32, 64, 128), (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1000), (-8, 0)),
-        8: (6, (16, 32, 64), (8, 16, 24, 32, 48, 64, 96, 128), (-12, 0)),
+        4: (2, (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 10_000), range(-6, 1)),
+        5: (4, (16, 24, 32, 48, 64, 96, 128, 192, 256), range(-6, 3)),
+        6: (4, (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1000), range(-8, 1)),
+        8: (6, (16, 24, 32, 48, 64, 96, 128), range(-12, 1)),
     },
     {
         5: "; the printed schedule: with the vector block idle the slope is 3 (odd-order); what the paper bounds is "
@@ -120,18 +114,17 @@ UNCORRELATED = Family(
 )
 IDENTICAL = Family(
     1.0,
-    64,
     {
-        4: (2, (64, 256, 1024, 4096), (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192), (-6, 0)),
-        5: (3, (64, 128, 512, 2048), (8, 16, 32, 64, 128, 256, 512, 1024, 2048), (-4, 6)),
-        6: (3, (64, 256, 1024, 4096), (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096), (-6, 4)),
-        8: (4, (64, 96, 128), (8, 16, 32, 64, 96, 128, 192, 256, 512), (-4, 8)),
+        4: (2, (64, 128, 256, 512, 1024, 2048, 4096, 8192), range(-6, 1)),
+        5: (3, (64, 128, 256, 512, 1024, 2048), range(-4, 7)),
+        6: (3, (64, 128, 256, 512, 1024, 2048, 4096), range(-6, 5)),
+        8: (4, (64, 96, 128, 192, 256, 512), range(-4, 9)),
     },
 )
 WEIGHTED = Slope(
     "order 5, Σ N_m S_m",
     5,
-    half_law(count="weighted", since=UNCORRELATED.since, order=5),
+    half_law(count="weighted", order=5),
     "every block's samples times its entries; plain.",
 )
 
@@ -155,13 +148,6 @@ SYMMETRIC = IDENTICAL.study(
 # ---- between the worst case and equal vectors
 
 CORRELATIONS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
-
-
-def _correlated_grid(scale: Scale) -> list[Params]:
-    """Every correlation and budget."""
-    inside = CORRELATIONS[::2] if scale == "quick" else CORRELATIONS
-    parts = (Cells((64,), (64, 256, 2048), (-8, 4), SEEDS, {"order": 6, "correlation": c}) for c in inside)
-    return [params for part in parts for params in part(scale)]
 
 
 def adaptive_form(dim: int, correlation: float, c0: float = 1.0) -> float:
@@ -201,7 +187,7 @@ ADAPTIVITY = Study(
     "adaptivity",
     "Samples at 50 % success against the correlation inside the pairs, order 6",
     "N₅₀ ∝ d² max γ⁴ ∏ γ⁻² with γ = |Cor|/√d + c₀/d (Corollary cor-equal-dim): slope 1 against that form.",
-    _correlated_grid,
+    [p for c in CORRELATIONS for p in cells((64, 256, 2048), range(-8, 5), SEEDS, order=6, correlation=c)],
     climb,
     [_adaptive],
     planned=planned_climb,
@@ -216,22 +202,20 @@ HIDDEN = ((0, 2), (1, 4), (3, 5))  # which modes have the same vector
 SHAPE = (1, 1, 2, 2, 4, 4)  # unequal dims, in units of the shortest
 
 
-def _unequal_grid(scale: Scale) -> list[Params]:
+def _unequal_trials() -> list[Params]:
     """Patterns at one d, both schedules; a shape at growing size; hidden pairs with and without the search."""
-    quick, full = scale == "quick", scale == "full"
-    seeds, trials = (10,) if quick else (10, 10), []
-    for pattern in PATTERNS[1:3] if quick else PATTERNS:
+    seeds, trials = (10, 10), []
+    for pattern in PATTERNS:
         for schedule, low in (("gauged", -12), ("case II", -8)):
             fixed = {"kind": "pattern", "order": 6, "correlation": pattern, "schedule": schedule}
-            trials += cells((256,), ladder(low, 0, full), seeds, **fixed)
-    for correlation in (0.0, 1.0):
-        for dim in (16, 64, 256) if quick else (8, 16, 32, 64, 128, 256):
+            trials += cells((256,), range(low, 1), seeds, **fixed)
+    for correlation, high in ((0.0, 0), (1.0, 4)):
+        for dim in (8, 16, 32, 64, 128, 256):
             fixed = {"kind": "dims", "order": 6, "lengths": [dim * n for n in SHAPE], "correlation": correlation}
-            trials += cells((dim,), ladder(-8, 4 if correlation else 0, full), seeds, **fixed)
-    for choice, more in (("neighbours", ()), ("search", (1024, 2048))):
-        dims = (64, 128, 512) if quick else (64, 128, 256, 512, *more)
+            trials += cells((dim,), range(-8, high + 1), seeds, **fixed)
+    for choice, dims in (("neighbours", (64, 128, 256, 512)), ("search", (64, 128, 256, 512, 1024, 2048))):
         fixed = {"kind": "hidden", "order": 6, "correlation": 1.0, "choice": choice}
-        trials += cells(dims, ladder(-8, 2, full), seeds, **fixed)
+        trials += cells(dims, range(-8, 3), seeds, **fixed)
     return trials
 
 
@@ -268,7 +252,7 @@ def _shape_slope(correlation: float, name: str) -> Slope:
 
 def _hidden_slope(choice: str, predicted: int, note: str) -> Slope:
     name = f"hidden pairs, {choice}"
-    return Slope(name, predicted, half_law(since=64, kind="hidden", choice=choice), note, line=name)
+    return Slope(name, predicted, half_law(kind="hidden", choice=choice), note, line=name)
 
 
 def _paired(params: Params) -> dict[str, Any]:
@@ -345,7 +329,7 @@ UNEQUAL = Study(
     "of three is correlated max γ⁴ makes the first far too large. Unequal dims: N₅₀ ~ max D γ⁴ ∏γ⁻². Ours: where "
     "equal vectors are not neighbours (v₁ = v₃, v₂ = v₅, v₄ = v₆) the c₃ score of all 15 pairings on the same "
     "samples finds the pairing, and N ~ d³ instead of d⁴.",
-    _unequal_grid,
+    _unequal_trials(),
     _paired,
     [
         *(functools.partial(_pattern, pattern) for pattern in PATTERNS),

@@ -19,7 +19,6 @@ from research.simulate import SimulatedRun
 from research.studies.climbs import (
     COARSE,
     GOOD,
-    Cells,
     cells,
     climb,
     curves,
@@ -28,7 +27,6 @@ from research.studies.climbs import (
     kind_of,
     planned_climb,
     schedule_of,
-    together,
 )
 from research.studies.estimates import (
     HALF,
@@ -44,7 +42,7 @@ from research.studies.estimates import (
     rate_interval,
 )
 from research.studies.scaling import logarithm
-from research.studies.study import Finding, Line, Params, Records, Scale, Study, chosen, counted
+from research.studies.study import Finding, Line, Params, Records, Study, chosen, counted
 from tpca.engines import open_engine
 from tpca.model import NOISE_LAWS, SpikedTensor
 from tpca.solvers.paper.run import PaperRun
@@ -53,18 +51,17 @@ from tpca.tensors.blocks import Partition
 
 # ---- Phase I in one go, and the schedule without the truth
 
-Cases = dict[tuple[int, float], tuple[tuple[int, ...], tuple[int, ...]]]  # order, correlation: quick dims, all dims
+Cases = dict[tuple[int, float], tuple[int, ...]]  # order, correlation: values of d
 
 
-def _both(cases: Cases, ladders: dict[str, tuple[int, int]], **fixed: Any) -> Callable[[Scale], list[Params]]:
+def _both(cases: Cases, ladders: dict[str, range], **fixed: Any) -> list[Params]:
     """Both schedules, the theorem's first, on every case."""
-    return together(
-        *(
-            Cells(*dims, rungs, (10, 10), {"order": order, "correlation": cor, "schedule": schedule, **fixed})
-            for (order, cor), dims in cases.items()
-            for schedule, rungs in ladders.items()
-        )
-    )
+    trials = []
+    for (order, correlation), dims in cases.items():
+        for schedule, rungs in ladders.items():
+            about = {"order": order, "correlation": correlation, "schedule": schedule, **fixed}
+            trials += cells(dims, rungs, (10, 10), **about)
+    return trials
 
 
 def _ratio(order: int, correlation: float, other: str, count: str) -> Callable[[Records], PowerLaw]:
@@ -85,15 +82,15 @@ def _growing(text: str, law: PowerLaw, _: Records) -> str:
 
 
 _STAGES: Cases = {
-    (6, 0.0): ((64, 1024, 16384), (64, 256, 1024, 4096, 16384)),
-    (6, 1.0): ((512, 8192, 131072), (512, 2048, 8192, 32768, 131072)),
+    (6, 0.0): (64, 256, 1024, 4096, 16384),
+    (6, 1.0): (512, 2048, 8192, 32768, 131072),
 }
 STAGES = Study(
     "stages",
     "Phase I in one go costs more",
     "Without the h* cycles Phase I takes γ^(−2/(k−1)) times more samples: d for uncorrelated pairs at order 6, √d "
     "for equal vectors. Phase II keeps its own budget, and targets go up to 0.95, or the cap of ½ would bind.",
-    _both(_STAGES, {"theorem": (-8, 2), "one stage": (-20, -2)}, kept=1.0, cap=0.95),
+    _both(_STAGES, {"theorem": range(-8, 3), "one stage": range(-20, -1)}, kept=1.0, cap=0.95),
     climb,
     [
         Slope(
@@ -126,15 +123,15 @@ def _search(order: int, records: Records) -> list[Finding]:
 
 
 _EMPIRICAL: Cases = {
-    (4, 0.0): ((16, 64, 256), (16, 64, 256)),
-    (4, 1.0): ((16, 64, 256), (16, 64, 256)),
-    (6, 0.0): ((16, 64, 256), (16, 64, 128, 256, 1024)),
-    (6, 1.0): ((16, 64, 256), (16, 64, 128, 256, 1024)),
+    (4, 0.0): (16, 64, 256),
+    (4, 1.0): (16, 64, 256),
+    (6, 0.0): (16, 64, 128, 256, 1024),
+    (6, 1.0): (16, 64, 128, 256, 1024),
 }
 _ODD: Cases = {
-    (5, 0.0): ((16, 64, 256), (16, 32, 64, 128, 256)),
-    (5, 1.0): ((16, 64, 256), (16, 32, 64, 128, 256)),
-    (7, 1.0): ((), (16, 32, 64, 128)),
+    (5, 0.0): (16, 32, 64, 128, 256),
+    (5, 1.0): (16, 32, 64, 128, 256),
+    (7, 1.0): (16, 32, 64, 128),
 }
 
 
@@ -154,11 +151,11 @@ EMPIRICAL_SCHEDULE = Study(
     "longer than the one before, d^(k̄−2) samples in all but for that rounding. Odd order (Corollary "
     "empirical-hyper-para-convergence-odd): Σ N_m S_m at most d^k̄ in Case II and d^(⌈k̄/2⌉+2)/c₃^(k̄+1) in Case I, which "
     "with c₃^⌈k̄/2⌉ ≈ ⟨w₁, v₁⟩ ≈ d^(−1/2) is d^(⌈k̄/2⌉+3).",
-    together(
-        _both(_EMPIRICAL, {"theorem": (-8, 0), "empirical": (-8, 0)}),
-        _both({(5, 0.0): _ODD[5, 0.0]}, {"theorem": (-8, 2), "empirical": (-8, 2)}),
-        _both({place: dims for place, dims in _ODD.items() if place[1]}, {"theorem": (-8, 6), "empirical": (-18, 2)}),
-    ),
+    [
+        *_both(_EMPIRICAL, {"theorem": range(-8, 1), "empirical": range(-8, 1)}),
+        *_both({(5, 0.0): _ODD[5, 0.0]}, {"theorem": range(-8, 3), "empirical": range(-8, 3)}),
+        *_both({p: d for p, d in _ODD.items() if p[1]}, {"theorem": range(-8, 7), "empirical": range(-18, 3)}),
+    ],
     climb,
     [
         *(
@@ -191,17 +188,17 @@ EMPIRICAL_SCHEDULE = Study(
 FOUND = 0.9
 LEFT_OUT = ("", "I", "II", "III")
 _PLACES = ((4, 32), (5, 32), (6, 32))
-_LARGE = {"order": 6, "dim": 1000, "correlation": 0.0, "budget": 1.0, "without": ""}
 
 
-def _phases_grid(scale: Scale) -> list[Params]:
+def _phases_trials() -> list[Params]:
     """Every phase left out at d = 32, and the whole algorithm at order 6, d = 1000."""
-    trials: list[Params] = []
-    for order, dim in _PLACES:
-        place = {"order": order, "dim": dim, "correlation": 0.0, "budget": 1.0}
-        for first in (0,) if scale == "quick" else (0, 20, 40, 60, 80):
-            trials += [{**place, "without": phase, "first": first, "count": 20} for phase in LEFT_OUT]
-    return trials + [{**_LARGE, "first": s, "count": 1} for s in range(1 if scale == "quick" else 6)]
+    fixed = {"correlation": 0.0, "budget": 1.0}
+    large = {**fixed, "order": 6, "dim": 1000, "without": "", "count": 1}
+    return [
+        *({**fixed, "order": order, "dim": dim, "without": phase, "first": first, "count": 20}
+          for order, dim in _PLACES for phase in LEFT_OUT for first in (0, 20, 40, 60, 80)),
+        *({**large, "first": seed} for seed in range(6)),
+    ]  # fmt: skip
 
 
 def _cut(truth: SpikedTensor, params: Params) -> Schedule:
@@ -270,7 +267,7 @@ PHASES = Study(
     "What each phase is for",
     "All phases at the schedule's own N, and each of them left out; λ = 1, uncorrelated, every overlap above 0.9. "
     "Phase I lifts the alignments from d^(−1), Phase II to a constant, Phase III lowers the error (Section sketch).",
-    _phases_grid,
+    _phases_trials(),
     _phases_run,
     [_phases],
     planned=_planned_phases,
@@ -278,40 +275,38 @@ PHASES = Study(
 
 # ---- odd order
 
-# Order and correlation: the values of d of the quick run and of the full one, and the exponent.
-CASES: dict[tuple[int, float], tuple[tuple[int, ...], tuple[int, ...], int]] = {
-    (5, 0.0): ((16, 256, 4096), (16, 32, 64, 128, 256, 512, 1024, 4096), 3),
-    (7, 0.0): ((16, 64, 256), (16, 32, 64, 128, 256), 5),
-    (7, 1.0): ((64, 256, 1024), (64, 128, 256, 512, 1024), 4),
+# Order and correlation: the values of d, and the exponent.
+CASES: dict[tuple[int, float], tuple[tuple[int, ...], int]] = {
+    (5, 0.0): ((16, 32, 64, 128, 256, 512, 1024, 4096), 3),
+    (7, 0.0): ((16, 32, 64, 128, 256), 5),
+    (7, 1.0): ((64, 128, 256, 512, 1024), 4),
 }
 BOTH = (8, 16, 64)  # d at which both schedules are run at order 5
 OWN = (6, 16, 64)
 SAMPLED: Params = {"dim": 5, "order": 5, "correlation": 0.0, "strength": 2.0, "vector": "idle"}
 
 
-def _odd_grid(scale: Scale) -> list[Params]:
+def _odd_trials() -> list[Params]:
     """Climbs of both orders, and at one size the same on real samples."""
     trials = []
-    for (order, correlation), (quick, full, _) in CASES.items():
-        fixed = {"order": order, "correlation": correlation, "vector": "idle"}
-        trials += Cells(quick, full, (-8, 4), (10, 20) if order == 5 else (10, 10), fixed)(scale)
+    for (order, correlation), (dims, _) in CASES.items():
+        seeds = (10, 20) if order == 5 else (10, 10)
+        trials += cells(dims, range(-8, 5), seeds, order=order, correlation=correlation, vector="idle")
     for vector in ("printed", "idle"):
         fixed = {"order": 5, "correlation": 0.0, "vector": vector}
-        trials += Cells(BOTH, BOTH, (-8, 10), (20, 40), {"kind": "both", **fixed})(scale)
+        trials += cells(BOTH, range(-8, 11), (20, 40), kind="both", **fixed)
         own = {"kind": "own", **fixed, "budget": 1.0, "count": 100}
-        later = () if scale == "quick" else (100,)
-        trials += [{**own, "dim": dim, "first": first} for dim in OWN for first in (0, *later)]
+        trials += [{**own, "dim": dim, "first": first} for dim in OWN for first in (0, 100)]
     for budget in (0.25, 1.0):
         place = {**SAMPLED, "budget": budget}
-        firsts = (0, 5, 10, 15) if scale == "full" else (0,)
-        trials += [{**place, "kind": "samples", "first": first, "count": 5} for first in firsts]
+        trials += [{**place, "kind": "samples", "first": first, "count": 5} for first in (0, 5, 10, 15)]
         trials += [{**place, "kind": "law", "first": 0, "count": 100}]
     return trials
 
 
 def _odd_lines(order: int, correlation: float) -> list[Line]:
     """The slope of N₅₀ against d, at order 5 with the even schedule's log d divided out; and that of S·N."""
-    exponent = CASES[order, correlation][2]
+    exponent = CASES[order, correlation][1]
 
     def note(law: PowerLaw, _: Records) -> str:
         points = ", ".join(f"{y / x**exponent:.3g}" for x, y in sorted(law.points.items()))
@@ -400,7 +395,7 @@ ODD_ORDER = Study(
     "2k and of strength λ⟨w₁, v₁⟩ ~ λ/√d. So N ~ d·d^(2k−2) = d^(k̄−2) without correlation (times log d at order 5), "
     "d·d^k with equal vectors, and S·N ~ d^k̄ with the ordinary product; the printed schedule takes d^(k̄−1). But w₁ has "
     "nothing but its start: a run fails where both of its starts are poor.",
-    _odd_grid,
+    _odd_trials(),
     _odd_climb,
     [
         *(line for case in CASES for line in _odd_lines(*case)),
@@ -412,21 +407,11 @@ ODD_ORDER = Study(
 # ---- other noise than Gaussian
 
 LAW = "Gaussian, exact law"
+SHARED = {"order": 4, "correlation": 0.0, "strength": 3.0}
 NOTES = {
     "bounded": "‖E‖ = 1 is d^(k̄/2) times weaker an entry: what is left is the number of steps that a climb takes.",
     "student-t": "outside the assumption.",
 }
-
-
-def _noise_grid(scale: Scale) -> list[Params]:
-    """Real samples of every law, and the exact law of Gaussian noise."""
-    dims, seeds = ((6, 8), (3,)) if scale == "quick" else ((6, 8, 10), (3, 3))
-    budgets = [2.0**j for j in (-4, -3, -2, -1, -0.5)]
-    fixed = {"order": 4, "correlation": 0.0, "strength": 3.0}
-    trials = cells((6, 8, 10), budgets, (40,), kind=LAW, **fixed)
-    for noise in NOISE_LAWS:
-        trials += cells(dims, budgets[1:4] if scale == "quick" else budgets, seeds, kind=noise, **fixed)
-    return trials
 
 
 def _noise_climb(params: Params) -> dict[str, Any]:
@@ -462,7 +447,11 @@ PAPER_NOISE = Study(
     "The paper's algorithm under every noise law, order 4, λ = 3",
     "The theorem holds for all sub-Gaussian noise: N₅₀ of Phases I and II is no larger than for Gaussian noise. "
     "Student t is outside the assumption. Three sizes and few runs: a factor 2 would be seen, an exponent would not.",
-    _noise_grid,
+    [
+        p
+        for kind in (LAW, *NOISE_LAWS)
+        for p in cells((6, 8, 10), (-8, -6, -4, -2, -1), (40,) if kind == LAW else (3, 3), kind=kind, **SHARED)
+    ],
     _noise_climb,
     [_noise_findings],
     planned=planned_climb,

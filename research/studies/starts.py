@@ -21,7 +21,7 @@ from research.studies.climbs import (
     succeeds,
 )
 from research.studies.estimates import rate_interval
-from research.studies.study import Finding, Params, Records, Scale, Study, chosen, counted, places
+from research.studies.study import Finding, Params, Records, Study, chosen, counted, places
 from tpca.model import initial_overlap
 from tpca.randomness import generator
 from tpca.solvers.paper.schedule import PRESETS, Constants, theorem_schedule
@@ -29,23 +29,10 @@ from tpca.solvers.paper.schedule import PRESETS, Constants, theorem_schedule
 DIM = 64
 DIVISORS = (1.0, 5.0, 20.0, 50.0, 100.0)
 JUDGED = 50.0  # c₂ at which starts are judged: about the paper's
-EXPECTED = {
+EXPECTED = {  # order 6: every start on every signal
     ("identity", 0.0): False, ("identity", 1.0): True, ("random", 0.0): True, ("random", 1.0): False,
     ("both", 0.0): True, ("both", 1.0): True,
 }  # fmt: skip
-
-
-def _starts_grid(scale: Scale) -> list[Params]:
-    """Order 6: every start on every signal at every c₂; order 4: uncorrelated vectors."""
-    divisors, seeds = ((1.0, JUDGED), (10,)) if scale == "quick" else (DIVISORS, (10, 30))
-    wanted = [(6, starts, correlation) for starts, correlation in EXPECTED]
-    wanted += [(4, starts, 0.0) for starts in ("identity", "both")]
-    return [
-        {"order": order, "correlation": correlation, "starts": starts, "c2": c2, **params}
-        for order, starts, correlation in wanted
-        for c2 in divisors
-        for params in cells((DIM,), [1.0], seeds)
-    ]
 
 
 def _found(records: Records) -> list[Finding]:
@@ -73,7 +60,13 @@ INITIALISATION = Study(
     "The identity finds identical vectors only, the random part serves uncorrelated ones only, and both together "
     "find both (order 6, d = 64). Step sizes are divided by c₂ and durations multiplied by it: at c₂ = 1 the noise "
     "of a turn has energy 1 and replaces the start; the paper's c₂ = k̄ log(k̄d/δ) is about 50 there.",
-    _starts_grid,
+    [
+        {"starts": starts, "c2": c2, **params}
+        for order, starts, correlation in [(6, *case) for case in EXPECTED]
+        + [(4, s, 0.0) for s in ("identity", "both")]
+        for c2 in DIVISORS
+        for params in cells((DIM,), (0,), (10, 30), order=order, correlation=correlation)
+    ],
     climb,
     [_found],
     version=2,
@@ -87,19 +80,17 @@ PLACES = ((4, 0.125), (4, 1.0), (6, 0.125), (6, 1.0))  # order, budget: near N�
 DELTAS = (0.05, 0.1, 0.2, 0.4)
 
 
-def _chances_grid(scale: Scale) -> list[Params]:
+def _chances_trials() -> list[Params]:
     """Overlaps, failures of the theory preset at its own δ, and selections at every N₀."""
-    quick, ten = scale == "quick", {"correlation": 0.0, "count": 10}
-    trials: list[Params] = [
-        {"kind": "overlap", "order": order, "dim": 64, "delta": d, "first": 0} for order in (5, 6) for d in DELTAS
-    ]
-    for first in (0,) if quick else (0, 10, 20, 30):
-        few = {**ten, "kind": "failures", "dim": 16, "first": first}
-        trials += [{**few, "order": order, "delta": d} for order in (4, 5) for d in (0.1, 0.4)]
-    for first in (0,) if quick else range(0, 200, 10):
-        few = {**ten, "kind": "selection", "dim": 32, "first": first}
-        trials += [{**few, "order": order, "budget": budget} for order, budget in PLACES]
-    return trials
+    ten = {"correlation": 0.0, "count": 10}
+    return [
+        *({"kind": "overlap", "order": order, "dim": 64, "delta": delta, "first": 0}
+          for order in (5, 6) for delta in DELTAS),
+        *({**ten, "kind": "failures", "order": order, "dim": 16, "delta": delta, "first": first}
+          for order in (4, 5) for delta in (0.1, 0.4) for first in (0, 10, 20, 30)),
+        *({**ten, "kind": "selection", "order": order, "dim": 32, "budget": budget, "first": first}
+          for order, budget in PLACES for first in range(0, 200, 10)),
+    ]  # fmt: skip
 
 
 def _chance(params: Params) -> dict[str, Any]:
@@ -180,7 +171,7 @@ CHANCES = Study(
     "Every block's random start overlaps by at least c₀/√(dd′) (a vector √(c₀/d)) with probability 1 − δ (Eq. "
     "c0-definition); the "
     "algorithm fails with probability at most 2δ; N₀ ≳ 1 samples a start tell the starts apart.",
-    _chances_grid,
+    _chances_trials(),
     _chance,
     [_failed, _selected],
 )

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from research.studies.study import Finding, Params, Record, Study
+from research.studies.study import Finding, Params, Record, Study, key
 from tpca.errors import StudyError, check_regular, reading
 
 LONGEST = 2**28  # bytes of a file
@@ -84,11 +84,6 @@ class Store:
             file.write(("\n" if torn else "") + json.dumps(line, separators=(",", ":")) + "\n")
             file.flush()
             os.fsync(file.fileno())
-
-
-def key(params: Params, but: Sequence[str] = ()) -> str:
-    """A trial's name: its parameters in one spelling; those ``but`` some name what it is one of."""
-    return json.dumps({name: value for name, value in params.items() if name not in but}, sort_keys=True)
 
 
 def stale(study: Study, records: Sequence[Record]) -> list[Record]:

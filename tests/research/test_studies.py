@@ -123,8 +123,8 @@ def test_a_bound_is_judged_from_one_side_and_an_equality_from_both():
     (below,) = Slope("x", 2, laws[0])([])
     assert below.reason.endswith("not tight here.")
     assert below.predicted == "slope at most 2"
-    for slope, since, ratio in ((2.0, 0.0, 1.0), (2.5, 32, 2.0)):  # what is left of d^2: (128/32)^0.5
-        low, high = spread(exact(slope), 2.0, since)
+    for slope, ratio in ((2.0, 1.0), (2.5, 4.0)):  # what is left of d^2: (128/8)^0.5
+        low, high = spread(exact(slope), 2.0)
         assert high / low == pytest.approx(ratio)
 
 
@@ -201,7 +201,7 @@ def test_a_method_and_a_schedule_of_ones_own(tmp_path):
     (finding,) = measure(study, tmp_path)
     assert finding.verdict == "agrees"
     records = Store(tmp_path).records(study)
-    assert len(records) == len(study.grid("quick")) == 33
+    assert len(records) == len(study.trials) == 33
     assert all(r.result["wins"] == 2 for r in records if r.params["budget"] == 16)  # 16 times d^1.5
     assert measure(study, tmp_path) == [finding]  # what is stored is not run again
 
@@ -209,30 +209,42 @@ def test_a_method_and_a_schedule_of_ones_own(tmp_path):
         return theorem_schedule(truth, constants_of({"budget": budget}))
 
     own = study_of_schedule("usual", usual, 2, order=4, dims=(16,), runs=4, rungs=(0, 0))
-    (params,) = own.grid("quick")
+    (params,) = own.trials
     assert own.run(params)["wins"] == climb(params)["wins"]
     assert own.run(params)["samples"] == pytest.approx(climb(params)["samples"])
 
 
 def squares(version=1):
     """A study that costs nothing."""
-    grid = lambda scale: [{"x": x} for x in range(3 if scale == "quick" else 5)]  # noqa: E731
-    return Study("squares", "Squares", "x²", grid, lambda p: {"y": p["x"] ** 2}, version=version)
+    trials = [{"x": x, "first": x // 3} for x in range(5)]
+    return Study("squares", "Squares", "x²", trials, lambda p: {"y": p["x"] ** 2}, version=version)
 
 
 def test_store_keeps_what_was_added_and_passes_over_a_torn_line(tmp_path):
     store, study = Store(tmp_path / "s"), squares()
-    store.add(study, {"x": 1}, {"y": 1}, 0.5)
-    store.add(study, {"x": 2}, {"y": 4}, 0.5)
+    store.add(study, {"x": 1, "first": 0}, {"y": 1}, 0.5)
+    store.add(study, {"x": 2, "first": 0}, {"y": 4}, 0.5)
     path = store.path(study)
     line = json.loads(path.read_text().splitlines()[0])
     assert {"version", "params", "result", "seconds", "tpca", "numpy", "python", "revision"} <= set(line)
     path.write_bytes(path.read_bytes()[:-25])  # as a kill leaves it
-    assert [r.params for r in store.records(study)] == [{"x": 1}]
-    assert store.pending(study, study.grid("quick")) == [{"x": 0}, {"x": 2}]
-    store.add(study, {"x": 2}, {"y": 4}, 0.5)
+    assert [r.params for r in store.records(study)] == [{"x": 1, "first": 0}]
+    assert store.pending(study, study.grid("quick")) == [{"x": 0, "first": 0}, {"x": 2, "first": 0}]
+    store.add(study, {"x": 2, "first": 0}, {"y": 4}, 0.5)
     assert [r.result for r in store.records(study)] == [{"y": 1}, {"y": 4}]
     assert store.records(squares(version=2)) == []
+
+
+def test_a_quick_run_has_the_first_seeds_and_a_few_steps_of_every_ladder():
+    cell = {"order": 6, "count": 1}
+    trials = [
+        {**cell, "dim": d, "budget": b, "first": f} for d in (8, 16, 32, 64, 128) for b in range(4) for f in (0, 1)
+    ]
+    quick = Study("s", "s", "", trials + [{**cell, "kind": "few", "dim": d} for d in (3, 4)], dict).grid("quick")
+    assert {(p["dim"], p["budget"], p["first"]) for p in quick[:-1]} == {
+        (d, b, 0) for d in (8, 32, 128) for b in (0, 2)
+    }
+    assert quick[-1]["dim"] == 3
 
 
 @pytest.mark.parametrize("name", list(STUDIES))
