@@ -40,7 +40,7 @@ import typer
 
 from research.law import LawEngine
 from research.noise.laws import LAWS, coloured, exponential, lognormal, outer, random_vectors, smooth_root
-from research.noise.nulls import half_negated
+from research.noise.rows import half_negated
 from research.studies.estimates import rate_interval
 from research.studies.store import finite, made
 from research.theory import cramer_rao

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from research.figures import draw_studies
 from research.studies.accuracy import ACCURACY, CONVERGENCE
 from research.studies.diagram import DIAGRAM
 from research.studies.memory import MEMORY
@@ -25,7 +26,6 @@ from research.studies.schedules import EMPIRICAL_SCHEDULE, ODD_ORDER, PAPER_NOIS
 from research.studies.starts import CHANCES, INITIALISATION
 from research.studies.store import Store
 from research.studies.study import Finding, Scale, Study, key
-from research.study_figures import draw_studies
 from tpca.errors import StudyError
 from tpca.files import replacing
 from tpca.wording import markdown_table

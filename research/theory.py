@@ -1,15 +1,4 @@
-"""Numbers of the theory: sample complexities, errors, the Cramér–Rao limit.
-
-=====================  ==============================================================================
-``adaptive_samples``   d² max γ⁴ ∏ γ^{-2} of Corollary cor-equal-dim
-``least_samples``      its min with the form of no correlation
-``gaussian_error``     loss after Phase III, Corollary main-result-gaussian-ass-even
-``cramer_rao``         (d - 1) / (λ² N): squared error of an unbiased estimate of a unit vector
-``limit_threshold``    least β = λ√N/√Σd at which the best rank-one fit has a maximum near the signal
-``limit_alignment``    its overlap there
-``noise_norm``         length of the best rank-one fit of pure noise, over √d
-=====================  ==============================================================================
-"""
+"""Numbers of the theory: sample complexities, errors, the Cramér–Rao limit, the best rank-one fit of random tensors."""
 
 from __future__ import annotations
 

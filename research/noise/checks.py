@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from research.noise import nulls, planted
-from research.noise.row import Row
+from research.noise.rows import ROWS, Row
 from research.noise.tables import TABLES, draw
 from research.studies.runner import run_studies
 from research.studies.store import Store, made
@@ -26,7 +25,6 @@ from tpca.files import replacing
 
 CHUNK = 25
 HEAD = 2  # runs whose outcome is kept one by one, so that a test can repeat them
-ROWS: dict[str, Row] = {row.key: row for row in [*nulls.ROWS, *planted.ROWS]}
 
 
 def run_chunk(params: Params) -> dict[str, Any]:

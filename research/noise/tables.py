@@ -7,7 +7,7 @@ from typing import Any
 
 from scipy.stats import binom
 
-from research.noise.row import LEVEL
+from research.noise.rows import LEVEL
 from research.studies.estimates import rate_interval
 from tpca.wording import markdown_table
 

@@ -15,10 +15,9 @@ from typer.testing import CliRunner
 
 from amounts import few_or_many
 from research.__main__ import app
-from research.baselines import ALS
-from research.own import measure, study_of_method, study_of_schedule
+from research.figures import draw_studies
 from research.reproduce import BEGIN, END, STUDIES, as_markdown, as_rows, write_markdown
-from research.studies.climbs import climb, constants_of, planned_climb
+from research.studies.climbs import climb, planned_climb
 from research.studies.diagram import DIAGRAM, boundary
 from research.studies.estimates import (
     Curve,
@@ -43,11 +42,9 @@ from research.studies.scaling import (
 )
 from research.studies.store import Store, key, stale
 from research.studies.study import Record, Study
-from research.study_figures import draw_studies
 from research.theory import limit_alignment, noise_norm
 from tpca.errors import StudyError
 from tpca.model import SpikedTensor
-from tpca.solvers.paper.schedule import theorem_schedule
 from tpca.solvers.paper.vectors import pairings_of
 
 ROOT = Path(__file__).parents[2]
@@ -193,25 +190,6 @@ def test_the_best_rank_one_fit_has_its_limits():
     assert np.mean(DIAGRAM.run(fit)["values"]) == pytest.approx(limit_alignment(3, 3.0), abs=0.03)
     noise = DIAGRAM.run({"kind": "noise", "order": 3, "dim": 20, "count": 6, "first": 0})["values"]
     assert np.mean(noise) == pytest.approx(noise_norm(3), rel=0.15)
-
-
-def test_a_method_and_a_schedule_of_ones_own(tmp_path):
-    """ALS from 2^(j/2)·d^1.5 samples; and the usual schedule, which gives what the studies have."""
-    study = study_of_method("als", ALS().run, 1.5, order=3, dims=(6, 8, 10), runs=2, rungs=(-2, 8))
-    (finding,) = measure(study, tmp_path)
-    assert finding.verdict == "agrees"
-    records = Store(tmp_path).records(study)
-    assert len(records) == len(study.trials) == 33
-    assert all(r.result["wins"] == 2 for r in records if r.params["budget"] == 16)  # 16 times d^1.5
-    assert measure(study, tmp_path) == [finding]  # what is stored is not run again
-
-    def usual(truth, budget):
-        return theorem_schedule(truth, constants_of({"budget": budget}))
-
-    own = study_of_schedule("usual", usual, 2, order=4, dims=(16,), runs=4, rungs=(0, 0))
-    (params,) = own.trials
-    assert own.run(params)["wins"] == climb(params)["wins"]
-    assert own.run(params)["samples"] == pytest.approx(climb(params)["samples"])
 
 
 def squares(version=1):
