@@ -6,37 +6,24 @@ N₅₀, and N₉₀ beside it.
 
 What theory says of it: λ²N ~ d^{k̄-2} of the paper's algorithm without correlation (d^{k̄-1} as printed at odd order),
 falling to d^{k̄/2}; d^{k̄/2} of whatever unfolds; d^k̄/S for S floats of state (Dudeja & Hsu 2024); and the least λ²N at
-which the best rank-one fit of the mean has a maximum near the signal, k̄ d β² with β of
-:func:`research.theory.limit_threshold`.  That fit is measured against the random-matrix limit on its own, at growing d:
-it is a property of the data, so its climb may begin at the truth.
+which the best rank-one fit of the mean, which ALS ends in, has a maximum near the signal, k̄ d β² with β of
+:func:`research.theory.limit_threshold`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Any
-
-import numpy as np
 
 from research.methods import METHODS
-from research.studies.climbs import cell_of
 from research.studies.estimates import Curve, Interval, Ratio, Slope, interval_of, power_law
 from research.studies.memory import DIAL, curve_of, planned_cell, run_cell
 from research.studies.study import Finding, Params, Records, Study, chosen
-from research.theory import least_samples, limit_alignment, limit_threshold, noise_norm
-from tpca.model import SpikedTensor
-from tpca.randomness import generator
-from tpca.solvers.rank_one import along, alternate
-from tpca.tensors.blocks import Array, unit
+from research.theory import least_samples, limit_threshold
 
 DIMS = {3: 24, 4: 12, 5: 8, 6: 6}
 SHOWN = ("paper", "race", "amp", "unfolding", "als")
 STRENGTHS = (0.25, 0.5, 1.0, 2.0)
 CORRELATIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
-BETAS = (1.3, 1.5, 2.0, 3.0, 5.0)
-LIMITS = {3: (20, 40, 60), 4: (10, 16, 22)}  # d at which the best rank-one fit is measured
-STARTS = 50  # of the best fit of noise
 
 
 def shown(order: int) -> tuple[str, ...]:
@@ -54,37 +41,7 @@ def _trials() -> list[Params]:
             for strength, inside in [(s, 0.0) for s in STRENGTHS] + [(1.0, c) for c in CORRELATIONS[1:]]:
                 place = {**cell, "strength": strength, "correlation": inside}
                 trials += [{**place, "first": count * i} for i in range(5)]
-    for order, dims in LIMITS.items():
-        for dim in dims:
-            few = {"order": order, "dim": dim, "count": 20, "first": 0}
-            trials += [{**few, "kind": "noise"}, *({**few, "kind": "fit", "beta": beta} for beta in BETAS)]
     return trials
-
-
-def _trial(params: Params) -> dict[str, Any]:
-    return _best_fit(params) if "kind" in params else run_cell(params)
-
-
-def _best_fit(params: Params) -> dict[str, Any]:
-    """Overlaps of the best rank-one fit near the signal; or lengths of the best fit of noise, over √d."""
-    order, dim, found = params["order"], params["dim"], []
-    for i in range(params["count"]):
-        rng = generator(params["first"] + i, cell_of(params))
-        noise, starts = rng.standard_normal((dim,) * order), rng.standard_normal((STARTS, order, dim))
-        if params["kind"] == "noise":
-            climbs = [_climb(noise, [unit(v) for v in start])[1] for start in starts]
-            found.append(max(climbs) / math.sqrt(dim))
-        else:
-            strength = params["beta"] * math.sqrt(order * dim)
-            truth = SpikedTensor.random((dim,) * order, strength, random_state=int(rng.integers(2**31)))
-            vectors, _ = _climb(noise + truth.signal(), truth.vectors)
-            found.append(float(truth.overlaps(vectors).mean()))
-    return {"values": found}
-
-
-def _climb(tensor: Array, vectors: Any) -> tuple[list[Array], float]:
-    found, value = alternate(lambda v, mode: along(tensor, v, mode), vectors, 300, 1e-9)
-    return found, float(value)
 
 
 # ---- conclusions
@@ -93,7 +50,7 @@ def _climb(tensor: Array, vectors: Any) -> tuple[list[Array], float]:
 def boundary(records: Records, order: int, method: str, by: str) -> dict[float, Curve]:
     """Success curves of a method along λ at Cor = 0, or along the correlation at λ = 1."""
     fixed = {"correlation": 0.0} if by == "strength" else {"strength": 1.0}
-    mine = chosen(records, kind=None, order=order, method=method, **fixed)
+    mine = chosen(records, order=order, method=method, **fixed)
     return {x: curve_of(chosen(mine, **{by: x})) for x in sorted({r.params[by] for r in mine})}
 
 
@@ -127,43 +84,15 @@ def _expected(method: str, order: int, dim: int, saved: Interval) -> tuple[str, 
     return "1: it knows nothing of pairs", saved.holds(1.0)
 
 
-def _limits(records: Records) -> list[Finding]:
-    """The best rank-one fit at the largest d, and how it comes there."""
-    found = []
-    for order, beta in [(order, beta) for order in LIMITS for beta in (*BETAS, None)]:
-        mine = chosen(records, kind="noise" if beta is None else "fit", order=order, beta=beta)
-        if not mine:
-            continue
-        means = {r.params["dim"]: float(np.mean(r.result["values"])) for r in mine}
-        last = max(mine, key=lambda r: r.params["dim"])
-        values, dim = np.array(last.result["values"]), last.params["dim"]
-        error = 1.96 * float(values.std(ddof=1) / math.sqrt(len(values)))
-        each = ", ".join(f"{means[d]:.4f} at {d}" for d in sorted(means))
-        note = f"d growing: {each}; {len(values)} tensors each, the interval is that at d = {dim}."
-        text = Interval(means[dim], means[dim] - error, means[dim] + error).text(4)
-        if beta is None:
-            told, label = noise_norm(order), f"order {order}, best rank-one fit of noise over √d"
-            note += f" {STARTS} starts may miss the best."
-        else:
-            told, label = limit_alignment(order, beta), f"order {order}, overlap of the best fit, β = {beta:g}"
-        none = " (none: below the threshold)" if told == 0 else ""
-        agree = abs(means[dim] - told) <= max(0.05 * told, 3 * error) if told else means[dim] < 0.5
-        found.append(Finding(label, f"{told:.4f}{none} as d grows", text, agree, note))
-    return found
-
-
 DIAGRAM = Study(
     "diagram",
     "The phase diagram: N at 50 and 90 % success over λ and over correlation",
     "λ²N is one number for every method, so that every boundary falls as λ^(−2). The paper's algorithm gains from "
-    "correlation inside its pairs as d² max γ⁴ ∏γ⁻² does; AMP, the unfolding and ALS cannot gain. The best rank-one "
-    "fit of the mean, which ALS ends in, has the random-matrix limit u^(k̄−2)(1 − u) = 1/(k̄β²), u its squared overlap "
-    f"and β = λ√N/√(k̄d), from β = {limit_threshold(3):.3f} on at order 3; that of noise is {noise_norm(3):.3f}√d and "
-    f"{noise_norm(4):.3f}√d long at orders 3 and 4.",
+    "correlation inside its pairs as d² max γ⁴ ∏γ⁻² does; AMP, the unfolding and ALS cannot gain.",
     _trials(),
-    _trial,
-    [_boundaries, _limits],
-    planned=lambda params: {} if "kind" in params else planned_cell(params),
+    run_cell,
+    [_boundaries],
+    planned=planned_cell,
 )
 
 

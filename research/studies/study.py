@@ -15,7 +15,7 @@ from typing import Any, Literal
 Params = dict[str, Any]
 Scale = Literal["quick", "full"]
 SEEDS = ("first", "count", "seed", "lengths")  # and what follows from the size
-LADDERS = ("dim", "budget", "steps", "memory", "strength", "correlation", "beta")
+LADDERS = ("dim", "budget", "steps", "memory", "strength", "correlation")
 
 
 @dataclass(frozen=True)
