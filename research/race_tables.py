@@ -27,9 +27,10 @@ import json
 import math
 import multiprocessing
 import statistics
+import string
 import time
 import tracemalloc
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -99,26 +100,25 @@ def table(
         out.write_text(json.dumps(finite(content), indent=1) + "\n")
 
 
-def columns(part: str, **cells: str) -> Callable[[Row], str]:
+class _Cells(string.Formatter):
+    """How a row becomes cells: ``bytes`` is a format, too, and what is not known is a dash."""
+
+    def format_field(self, value: Any, spec: str) -> str:
+        """One value."""
+        return "—" if value is None else amount(value) if spec == "bytes" else format(value, spec)
+
+
+def columns(part: str, cells: Mapping[str, str]) -> Callable[[Row], str]:
     """A table of a list of the file: by heading how a cell is made of its row."""
 
     def shown(content: Row) -> str:
-        return markdown_table(list(cells), (_filled(row, cells.values()) for row in content[part]))
+        rows = []
+        for row in content[part]:
+            more = {"shape": "×".join(map(str, row.get("dims", ()))), "half": row.get("order", 0) / 2}
+            rows.append([_Cells().format(form, **row, **more) for form in cells.values()])
+        return markdown_table(list(cells), rows)
 
     return shown
-
-
-class _Unknown:
-    """In the place of a number that is not known."""
-
-    def __format__(self, _: str) -> str:
-        return "—"
-
-
-def _filled(row: Row, forms: Iterable[str]) -> list[str]:
-    shape = "×".join(map(str, row.get("dims", ())))
-    told = {name: _Unknown() if value is None else value for name, value in row.items()}
-    return [form.format(shape=shape, half=row.get("order", 0) / 2, **told) for form in forms]
 
 
 # ---- targets
@@ -306,14 +306,6 @@ def _memory(pool: Map, _: Sequence[int]) -> Rows:
         yield "rows", row
 
 
-def memory_table(content: Row) -> str:
-    """Amounts with their units."""
-    head = ("samples", "components", "least memory", "limit", "state as said", "peak")
-    sizes = ("least", "limit", "state", "peak")
-    rows = [(*_filled(row, ("{shape}", "{components}")), *(amount(row[s]) for s in sizes)) for row in content["rows"]]
-    return markdown_table(head, rows)
-
-
 # ---- whitening
 
 ROOTS: Mapping[str, Callable[[np.random.Generator, int], Any]] = {
@@ -377,31 +369,40 @@ def _detection(pool: Map, seeds: Sequence[int]) -> Rows:
         yield "rows", row
 
 
-TARGETS_SHOWN = columns("rows", **{
-    "order, dims": "{order}, {dim}^{order}", "source": "{source}", "signal": "{kind}",
-    "samples": "{factor:g}·d^{half:g}", "state (floats)": "{state_floats:.0f} of {state:g}·d^{power}",
-    "success, 95 % interval": "{success}/{trials}, {interval[0]:.2f}–{interval[1]:.2f}",
-    "proven: median, worst": "{proven}/{trials}: {proven_median:.2f}, {proven_worst:.2f}",
-})  # fmt: skip
-REFINEMENT_SHOWN = columns("refinement", **{
-    "order, d": "{order}, {dim}", "squared error / Cramér–Rao limit": "{ratio:.2f}", "runs": "{trials}",
-})  # fmt: skip
-CLAIMS_SHOWN = columns("false_alarms", **{
-    "pure noise": "{shape}, {noise}", "samples": "{samples}", "claims at any time": "{claims} of {runs}",
-    "at the end": "{at_end}",
-})  # fmt: skip
-COVERAGE_SHOWN = columns("coverage", **{
-    "signal": "{shape}", "tolerance": "{tolerance:g}", "components": "{components:.3f}", "strength": "{strength:.2f}",
-    "error ratio": "{error_ratio:.2f}", "runs": "{runs}",
-})  # fmt: skip
-WHITENING_SHOWN = columns("rows", **{
-    "samples": "{shape}", "noise": "{law}", "white: median": "{white:.0f}", "whitened: median": "{whitened:.0f}",
-    "ratio": "{ratio:.2f}", "found without whitening": "{unwhitened} of {runs}",
-})  # fmt: skip
 TABLES = {
-    "race-targets": Table(_targets, 20, {"targets": TARGETS_SHOWN, "refinement": REFINEMENT_SHOWN}, fresh=True),
-    "race-checks": Table(_checks, 60, {"claims": CLAIMS_SHOWN, "coverage": COVERAGE_SHOWN}),
-    "race-memory": Table(_memory, 1, {"memory": memory_table}),
-    "race-whitening": Table(_whitening, 20, {"whitening": WHITENING_SHOWN}),
+    "race-targets": Table(_targets, 20, fresh=True, shown={
+        "targets": columns("rows", {
+            "order, dims": "{order}, {dim}^{order}", "source": "{source}", "signal": "{kind}",
+            "samples": "{factor:g}·d^{half:g}", "state (floats)": "{state_floats:.0f} of {state:g}·d^{power}",
+            "success, 95 % interval": "{success}/{trials}, {interval[0]:.2f}–{interval[1]:.2f}",
+            "proven: median, worst": "{proven}/{trials}: {proven_median:.2f}, {proven_worst:.2f}",
+        }),
+        "refinement": columns("refinement", {
+            "order, d": "{order}, {dim}", "squared error / Cramér–Rao limit": "{ratio:.2f}", "runs": "{trials}",
+        }),
+    }),
+    "race-checks": Table(_checks, 60, {
+        "claims": columns("false_alarms", {
+            "pure noise": "{shape}, {noise}", "samples": "{samples}", "claims at any time": "{claims} of {runs}",
+            "at the end": "{at_end}",
+        }),
+        "coverage": columns("coverage", {
+            "signal": "{shape}", "tolerance": "{tolerance:g}", "components": "{components:.3f}",
+            "strength": "{strength:.2f}", "error ratio": "{error_ratio:.2f}", "runs": "{runs}",
+        }),
+    }),
+    "race-memory": Table(_memory, 1, {
+        "memory": columns("rows", {
+            "samples": "{shape}", "components": "{components}", "least memory": "{least:bytes}",
+            "limit": "{limit:bytes}", "state as said": "{state:bytes}", "peak": "{peak:bytes}",
+        }),
+    }),
+    "race-whitening": Table(_whitening, 20, {
+        "whitening": columns("rows", {
+            "samples": "{shape}", "noise": "{law}", "white: median": "{white:.0f}",
+            "whitened: median": "{whitened:.0f}", "ratio": "{ratio:.2f}",
+            "found without whitening": "{unwhitened} of {runs}",
+        }),
+    }),
     "detection": Table(_detection, 40),
-}
+}  # fmt: skip

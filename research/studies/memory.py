@@ -32,10 +32,8 @@ from research.methods import METHODS
 from research.simulate import simulate_online
 from research.studies.climbs import COARSE, cell_of, climb, planned_climb
 from research.studies.estimates import NINETY, Curve, Interval, interval_of
-from research.studies.store import Store
 from research.studies.study import Finding, Params, Record, Records, Study, chosen, key
 from tpca.engines import open_engine
-from tpca.errors import StudyError
 from tpca.model import SpikedTensor
 from tpca.planning import race_size
 from tpca.randomness import generator
@@ -401,18 +399,12 @@ def _unit(point: Point) -> float:
     return factor * math.sqrt(math.prod(dims))
 
 
-def constants(store: Store) -> dict[str, Any]:
-    """N₅₀ of the mean, ALS and the race by order, in their units; the least S·K·N of all methods without structure."""
-    records = store.records(MEMORY)
-    if not records:
-        raise StudyError(f"there is nothing in {store.path(MEMORY)}; run the study 'memory' first.")
+def constants(records: Records) -> tuple[float, dict[tuple[str, int], tuple[float, list[int]]]]:
+    """The least S·K·N of all methods without structure; by method and order N₅₀ in its unit, and the values of d."""
     points = [p for p in points_of(records) if math.isfinite(p.samples.high)]
-    frontier = min(p.product for p in points if not p.symmetric)
-    methods: dict[str, dict[str, Any]] = {"mean": {}, "als": {}, "race": {}}
-    for name, order in sorted({(p.method, p.order) for p in points if p.method in methods}):
+    found = {}
+    for name, order in sorted({(p.method, p.order) for p in points if p.method in ("mean", "als", "race")}):
         mine = [p for p in points if (p.method, p.order) == (name, order) and math.isfinite(_unit(p))]
-        logs = [[math.log(x / _unit(p)) for x in (p.samples.value, p.samples.low, p.samples.high)] for p in mine]
-        value, low, high = (float(f"{math.exp(statistics.fmean(column)):.3g}") for column in zip(*logs, strict=True))
-        dims = sorted({p.dim for p in mine})
-        methods[name][str(order)] = {"constant": value, "interval": [low, high], "dims": dims}
-    return {"frontier": float(f"{frontier:.3g}"), "methods": methods}
+        value = math.exp(statistics.fmean(math.log(p.samples.value / _unit(p)) for p in mine))
+        found[name, order] = (float(f"{value:.3g}"), sorted({p.dim for p in mine}))
+    return float(f"{min(p.product for p in points if not p.symmetric):.3g}"), found

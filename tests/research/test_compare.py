@@ -1,7 +1,6 @@
 """All methods on the same samples, their formulas; the study of memory and the constants made from it."""
 
 import json
-import math
 from pathlib import Path
 
 import numpy as np
@@ -101,19 +100,14 @@ def test_the_command():
     assert content["left_out"]["amp"] == "not asked for"
 
 
-@pytest.fixture(scope="module")
-def records():
-    study = MEMORY
+@pytest.mark.slow
+def test_the_study_of_memory():
+    """Trials repeat exactly, N₅₀ is in the range that theory gives (within a factor ten), the bound holds."""
     chosen = ("als", "vector-sgd", "unfolding-passes")
-    every, few = ([p for p in study.grid(scale) if "method" in p and p["order"] == 3] for scale in ("full", "quick"))
+    every, few = ([p for p in MEMORY.grid(scale) if "method" in p and p["order"] == 3] for scale in ("full", "quick"))
     trials = [p for p in every if p["method"] in chosen and p["first"] == 0]
     trials += [p for p in few if p["method"] == "race"]
-    return [Record(p, study.run(p), 0.1) for p in trials]
-
-
-@pytest.mark.slow
-def test_the_study_of_memory(records):
-    """Trials repeat exactly, N₅₀ is in the range that theory gives (within a factor ten), the bound holds."""
+    records = [Record(p, MEMORY.run(p), 0.1) for p in trials]
     again = MEMORY.run(records[0].params)
     assert again["wins"] == records[0].result["wins"]
     for point in points_of(records):
@@ -137,27 +131,13 @@ def test_the_memory_protocol_ends_with_the_same_bits():
         assert f"S = {found['bits']} bits" in finding.measured
 
 
-def test_constants_are_made_from_the_store(records, tmp_path):
-    store = Store(tmp_path / "store")
-    with pytest.raises(StudyError, match="run the study 'memory' first"):
-        constants(store)
-    for record in records:
-        store.add(MEMORY, record.params, record.result, record.seconds)
-    methods = constants(store)["methods"]
-    als = methods["als"]["3"]
-    assert als["dims"] == [16, 24]
-    assert als["interval"][0] <= als["constant"] <= als["interval"][1]
-    assert math.isfinite(methods["race"]["3"]["constant"])
-
-
 def test_the_constants_of_the_planner_are_those_of_the_stored_study():
-    found = constants(Store(Path(__file__).parents[2] / "docs" / "reproduction"))
-    measured = {name: found["methods"][name] for name in ("mean", "als", "race")}
+    frontier, found = constants(Store(Path(__file__).parents[2] / "docs" / "reproduction").records(MEMORY))
     for order in (3, 4, 5, 6):
-        mean, als, race = (measured[name][str(order)] for name in ("mean", "als", "race"))
-        assert CONSTANTS["mean"][order] == (mean["constant"], als["constant"], tuple(mean["dims"]))
-        assert CONSTANTS["race"][order] == (race["constant"], race["constant"], tuple(race["dims"]))
-    assert found["frontier"] == FRONTIER
+        (mean, dims), (als, _), (race, race_dims) = (found[name, order] for name in ("mean", "als", "race"))
+        assert CONSTANTS["mean"][order] == (mean, als, tuple(dims))
+        assert CONSTANTS["race"][order] == (race, race, tuple(race_dims))
+    assert frontier == FRONTIER
 
 
 def test_when_no_method_can_run_the_reasons_are_told():
