@@ -81,11 +81,10 @@ def counted(records: Iterable[Record], what: str = "wins") -> tuple[int, int]:
 class Study:
     """One claim, put on a machine.
 
-    ``version`` is raised when a trial would come out
-    differently, so that old results are not mistaken for new ones.  ``planned(params)`` are numbers of a trial's result
-    that no chance is in, such as the samples of its schedule, or a list of all that may be there, and how far
-    ``rounding`` may move them: a test computes all of them again.  ``laws(records)`` are the lines of the figure by
-    name, if not those of the slopes; ``axes`` names its x and y.
+    ``version`` is raised when a trial would come out differently, so that old results are not mistaken for new ones.
+    ``planned(params)`` are numbers of a trial's result that no chance is in, such as the samples of its schedule, or a
+    list of all that may be there, and how far ``rounding`` may move them: a test computes all of them again.
+    ``laws(records)`` are the lines of the figure by name, if not those of the slopes; ``axes`` names its x and y.
     """
 
     name: str
@@ -105,15 +104,17 @@ class Study:
         These are the first seeds, every second budget, of other ladders of values the first, the middle and the last,
         and of two or three sizes all but the largest.
         """
-        kept = list(self.trials)
-        for name in LADDERS if scale == "quick" else ():
+        if scale == "full":
+            return list(self.trials)
+        kept = [p for p in self.trials if p.get("first", 0) == 0 and p.get("seed", 0) < 2]
+        for name in LADDERS:
             steps: dict[str, set[float]] = {}
-            for p in kept:
-                if isinstance(p.get(name), int | float):
-                    steps.setdefault(key(p, but=(name, *SEEDS)), set()).add(p[name])
+            rungs = [p for p in kept if isinstance(p.get(name), int | float)]
+            for p in rungs:
+                steps.setdefault(key(p, but=(name, *SEEDS)), set()).add(p[name])
             few = {cell: _few(name, sorted(values)) for cell, values in steps.items()}
-            kept = [p for p in kept if p.get(name) in few.get(key(p, but=(name, *SEEDS)), [p.get(name)])]
-        return kept if scale == "full" else [p for p in kept if p.get("first", 0) == 0 and p.get("seed", 0) < 2]
+            kept = [p for p in kept if p not in rungs or p[name] in few[key(p, but=(name, *SEEDS))]]
+        return kept
 
     def findings(self, records: Records) -> list[Finding]:
         """What the stored trials say."""

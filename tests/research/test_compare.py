@@ -146,23 +146,6 @@ def test_when_no_method_can_run_the_reasons_are_told():
     assert "none of the methods can run here: paper: its schedule asks for" in str(done.exception)
 
 
-COMPARE = ["compare", "--dims", "5,5,5", "--strength", "2", "--samples", "200", "--methods", "race,mean,als"]
-
-
-def test_a_comparison_is_kept_trial_by_trial(tmp_path):
-    """What is stored is not run again; another setting in the same folder is another comparison."""
-    file = tmp_path / "c" / "comparison.jsonl"
-    options = ["--out", str(tmp_path / "c"), "--json"]
-    assert runner.invoke(app, [*COMPARE, "--trials", "2", *options]).exit_code == 0
-    before = file.read_text()
-    done = runner.invoke(app, [*COMPARE, "--trials", "4", *options])
-    assert file.read_text().startswith(before)
-    assert file.read_text().count("\n") == 4
-    assert {row["trials"] for row in json.loads(done.stdout)["methods"]} == {4}
-    other = runner.invoke(app, [*COMPARE, "--samples", "300", "--trials", "1", *options])
-    assert {(row["trials"], row["samples"] > 200) for row in json.loads(other.stdout)["methods"]} == {(1, True)}
-
-
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
