@@ -90,16 +90,13 @@ def checks_table(content: Content) -> str:
         free, auto = orders["any_order"], orders["auto"]
         looked = between(auto["p"]) + (f", {auto['not_tested']} not tested" if auto["not_tested"] else "")
         others = [claims["others"].get(name) for name in TESTS[:2]]
-        lines.append((row["name"], between(free["p"]), between(orders["seeds"]), looked, *_halves(halves),
+        agree = ("–", "–") if halves["median"] is None else (f"{halves['median']:.3f}", str(halves["both_claimed"]))
+        lines.append((row["name"], between(free["p"]), between(orders["seeds"]), looked, *agree,
                       _claims(claims["claims"], claims["runs"]), f"{claims['not_tested'] or ''}",
                       *("–" if other is None else _claims(other, claims["runs"]) for other in others)))  # fmt: skip
     head = ("data", "p over ten orders, any order", "over ten seeds", "over ten orders, default", "cosine of halves",
             "both claimed, of 10", "false claims, of 100", "not tested", "MNE, max", "MNE, clusters")  # fmt: skip
     return markdown_table(head, lines)
-
-
-def _halves(halves: Row) -> tuple[str, str]:
-    return ("–", "–") if halves["median"] is None else (f"{halves['median']:.3f}", str(halves["both_claimed"]))
 
 
 def _claims(count: int, runs: int) -> str:

@@ -51,10 +51,8 @@ def _phase_trials() -> list[Params]:
 def _phase_error(params: Params) -> dict[str, Any]:
     """One error, averaged over the modes."""
     truth = SpikedTensor.random((params["dim"],) * 4, 1.0, random_state=params["seed"])
-    rng = generator(params["seed"], key(params))
-    leg = Leg(math.log(params["steps"]) ** 2 / (2 * params["steps"]), params["steps"])
-    simulated = params["kind"] == "simulated"
-    vectors = last_phase(truth, leg, rng).vectors() if simulated else _sampled(truth, leg, params, rng)
+    rng, simulated = generator(params["seed"], key(params)), params["kind"] == "simulated"
+    vectors = last_phase(truth, params["steps"], rng).vectors() if simulated else _sampled(truth, params, rng)
     return {"loss": float(np.mean(truth.loss(vectors))), "samples": params["steps"]}
 
 
@@ -78,26 +76,29 @@ def _phase_slopes(records: Records) -> list[Finding]:
     return found
 
 
-def last_phase(truth: SpikedTensor, leg: Leg, rng: np.random.Generator) -> SimulatedRun:
+def legs(steps: int) -> list[Leg]:
+    """Of both blocks."""
+    return [Leg(math.log(steps) ** 2 / (2 * steps), steps)] * 2
+
+
+def last_phase(truth: SpikedTensor, steps: int, rng: np.random.Generator) -> SimulatedRun:
     """Phase III on the reduced chain."""
     run = SimulatedRun(truth, rng, coarse=COARSE)
     run.coordinates = [np.array([[START, math.sqrt(1 - START**2), 0.0]]) for _ in run.coordinates]
-    run.estimate([leg] * len(run.partition))
+    run.estimate(legs(steps))
     return run
 
 
-def _sampled(truth: SpikedTensor, leg: Leg, params: Params, rng: np.random.Generator) -> tuple[Array, ...]:
+def _sampled(truth: SpikedTensor, params: Params, rng: np.random.Generator) -> tuple[Array, ...]:
     """Phase III on real samples."""
     stream = truth.stream(noise=params["kind"], random_state=params["seed"])
-    run = PaperRun(open_engine(stream), rng)
-    partition = Partition.pairs(truth.dims)
-    begin = []
+    run, partition, begin = PaperRun(open_engine(stream), rng), Partition.pairs(truth.dims), []
     for block in partition.outer(truth.vectors):
         beside = rng.standard_normal(block.shape)
         beside = unit(beside - np.vdot(beside, block) * block)
         begin.append((START * block + math.sqrt(1 - START**2) * beside)[None])
     run.replicas = tuple(begin)
-    run.estimate([leg] * len(partition))
+    run.estimate(legs(params["steps"]))
     return block_vectors(partition, tuple(block[0] for block in run.replicas), "power", rng)
 
 
@@ -121,7 +122,9 @@ def _method_error(params: Params) -> dict[str, Any]:
     truth = SpikedTensor.random((dim,) * 4, 1.0, random_state=1000 + seed)
     steps = params["factor"] * dim**2
     if params["kind"] == "Phase III":
-        return _phase_three(truth, steps, generator(seed, key(params)))
+        run = last_phase(truth, steps, generator(seed, key(params)))
+        loss, beside = float(np.mean(truth.loss(run.vectors()))), float(np.mean(1 - np.abs(run.alignments)))
+        return {"loss": loss, "beside": beside, "samples": 4 * steps}
     engine = LawEngine(truth, random_state=1000 + seed, max_samples=4 * steps)
     if params["kind"] == "ALS":
         found = ALS(random_state=seed).run(engine)
@@ -166,13 +169,6 @@ def _method_slopes(records: Records) -> list[Finding]:
         label = "Phase III, loss over the paper's bound, δ = 0.1"
         found.append(Finding(label, "at most 1", f"largest {most:.1e} of it", most <= 1))
     return found
-
-
-def _phase_three(truth: SpikedTensor, steps: int, rng: np.random.Generator) -> dict[str, Any]:
-    """Phase III, final blocks drawn."""
-    run = last_phase(truth, Leg(math.log(steps) ** 2 / (2 * steps), steps), rng)
-    loss = float(np.mean(truth.loss(run.vectors())))
-    return {"loss": loss, "beside": float(np.mean(1 - np.abs(run.alignments))), "samples": 4 * steps}
 
 
 ACCURACY = Study(

@@ -19,6 +19,7 @@ counted by formula.
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import statistics
 import time
@@ -76,7 +77,10 @@ def _trials() -> list[Params]:
         asked: list[tuple[int, str, int | None]] = [(small, "race", m) for m in dial]
         asked += [(large, "race", m) for m in DIAL[order][:: 2 if order == 6 else 1]]
         asked += [(small, "race, equal", dial[-1]), (large, "race, equal", DIAL[order][-1])]
-        asked += [(dim, name, None) for dim in (small, large) for name in applicable(order, dim)]
+        for dim, (name, method) in itertools.product((small, large), METHODS.items()):
+            dear = name == "mean" and dim**order > 10**5  # least squares tries many starts
+            if not dear and not method.obstacle((dim,) * order, method.symmetric):
+                asked.append((dim, name, None))
         for dim, name, memory in asked:
             count = 2 if name in SLOW else 4
             cell = {"order": order, "dim": dim, "method": name, "memory": memory, "count": count}
@@ -148,13 +152,6 @@ def protocol_findings(records: Records) -> list[Finding]:
         note = f"all but M is forgotten after every turn; S·K·λ²N = {product:.2g}·d^k̄ bits."
         found.append(Finding(label, told, text, result["same"] and rest < 0.1 * result["bits"], note))
     return found
-
-
-def applicable(order: int, dim: int) -> list[str]:
-    """The methods for an order; least squares, which tries many starts, only where that is cheap."""
-    left_out = {"mean"} if dim**order > 10**5 else set()
-    names = [m.name for m in METHODS.values() if not m.obstacle((dim,) * order, m.symmetric)]
-    return [name for name in names if name not in left_out]
 
 
 def for_equal_vectors(method: str) -> bool:

@@ -93,11 +93,6 @@ def _chances_trials() -> list[Params]:
     ]  # fmt: skip
 
 
-def _chance(params: Params) -> dict[str, Any]:
-    """One trial of its kind."""
-    return {"overlap": _overlap, "failures": _failures, "selection": _selection}[params["kind"]](params)
-
-
 def _overlap(params: Params) -> dict[str, Any]:
     """Two thousand starts: in how many is some block's overlap below c₀/√(dd′), or √c₀/√d of a vector?"""
     rng, dim, runs, odd = generator(params["first"], cell_of(params)), params["dim"], 2000, params["order"] % 2
@@ -163,6 +158,10 @@ def _selected(records: Records) -> list[Finding]:
         label = f"order {order}, budget {budget:g}, success by N₀"
         found.append(Finding(label, "0.9 at N₀ = 1", f"success {each}", rates[1].high >= 0.9, note))
     return found
+
+
+def _chance(params: Params) -> dict[str, Any]:
+    return {"overlap": _overlap, "failures": _failures, "selection": _selection}[params["kind"]](params)
 
 
 CHANCES = Study(
