@@ -9,7 +9,6 @@ with, and drawn; docs/noise.md shows it.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 from collections.abc import Sequence
@@ -19,9 +18,8 @@ from typing import Any
 from research.noise.rows import ROWS, Row
 from research.noise.tables import TABLES, draw
 from research.studies.runner import run_studies
-from research.studies.store import Store, made
+from research.studies.store import Store, made, write_rows
 from research.studies.study import Params, Records, Study, chosen
-from tpca.files import replacing
 
 CHUNK = 25
 HEAD = 2  # runs whose outcome is kept one by one, so that a test can repeat them
@@ -63,14 +61,6 @@ def summary(records: Records) -> dict[str, Any]:
     return {"made": made(), "rows": found}
 
 
-def write(out: Path, whole: dict[str, Any]) -> None:
-    """JSON with one row a line."""
-    head = {name: value for name, value in whole.items() if name != "rows"}
-    rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in whole["rows"])
-    with replacing(out) as (draft,):
-        draft.write_text(json.dumps(head)[:-1] + ', "rows": [\n' + rows + "\n]}\n", encoding="utf-8")
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run, write, draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -85,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = study([row for name, row in ROWS.items() if options.rows in name], options.share)
     run_studies([asked], "full", store, processes=options.processes)
     whole = summary(store.records(asked))
-    write(options.out, whole)
+    write_rows(options.out, whole)
     sys.stdout.write("\n".join(table(whole) for table in TABLES.values()))
     if options.figure is not None:
         draw(whole, options.figure)

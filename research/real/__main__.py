@@ -21,8 +21,7 @@ from typing import Any
 from research.real import measures, peers
 from research.real.sets import SETS
 from research.real.tables import draw
-from research.studies.store import made
-from tpca.files import replacing
+from research.studies.store import made, write_rows
 
 PEERS = ("tensorly", "pyttb", "mne", "scikit-learn", "cca-zoo", "eofs", "xeofs")
 
@@ -101,10 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = run(list(SETS), options.processes)
     content = {"made": about((time.monotonic() - began) / 60), "rows": rows}
     if options.out is not None:
-        lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
-        with replacing(options.out) as (draft,):
-            head = json.dumps(content["made"], ensure_ascii=False)
-            draft.write_text(f'{{"made": {head},\n"rows": [\n{lines}\n]}}\n', encoding="utf-8")
+        write_rows(options.out, content)
     if options.figure is not None:
         draw(content, options.figure)
 

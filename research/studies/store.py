@@ -21,6 +21,7 @@ import numpy as np
 
 from research.studies.study import Finding, Params, Record, Study, key
 from tpca.errors import StudyError, check_regular, reading
+from tpca.files import replacing
 
 LONGEST = 2**28  # bytes of a file
 TRIAL = {"version": int, "params": dict, "result": dict, "seconds": int | float}
@@ -133,3 +134,11 @@ def finite(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write_rows(out: Path, content: dict[str, Any]) -> None:
+    """JSON with one of its ``rows`` a line."""
+    head = json.dumps({name: value for name, value in content.items() if name != "rows"}, ensure_ascii=False)
+    rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in content["rows"])
+    with replacing(out) as (draft,):
+        draft.write_text(f'{head[:-1]}, "rows": [\n{rows}\n]}}\n', encoding="utf-8")
