@@ -98,14 +98,14 @@ reproduction: $(VENV)/.ready  ## docs/reproduction.md from the full run (an hour
 	$(BIN)/python -m research reproduce --full --store docs/reproduction --figures docs/figures/reproduction --markdown docs/reproduction.md
 
 race-targets: $(VENV)/.ready  ## the table of docs/race.md from fresh seeds
-	$(BIN)/python -m research.studies.race_targets --out docs/race-targets.json
-	$(BIN)/python -m research.studies.race_targets --show docs/race-targets.json
+	$(BIN)/python -m research table race-targets --out docs/race-targets.json
+	$(BIN)/python -m research table race-targets --show docs/race-targets.json
 	$(BIN)/python docs/_site/fill.py
 
 race-checks: $(VENV)/.ready  ## false alarms, coverage, memory and what whitening costs, docs/race.md
-	$(BIN)/python -m research.studies.race_checks --out docs/race-checks.json
-	$(BIN)/python -m research.studies.race_memory --out docs/race-memory.json --processes 1
-	$(BIN)/python -m research.studies.race_whitening --out docs/race-whitening.json
+	$(BIN)/python -m research table race-checks --out docs/race-checks.json
+	$(BIN)/python -m research table race-memory --out docs/race-memory.json --processes 1
+	$(BIN)/python -m research table race-whitening --out docs/race-whitening.json
 	$(BIN)/python docs/_site/fill.py
 
 noise-checks: $(VENV)/.ready  ## claims, power and coverage where noise is not white, docs/noise.md (under an hour; goes on where it was)
@@ -121,7 +121,7 @@ attack: $(VENV)/.ready  ## kills, damaged files, full disks, clusters that fail,
 	$(BIN)/python docs/_site/fill.py
 
 detection: $(VENV)/.ready  ## samples until a signal is proven, behind the limit on the strength
-	$(BIN)/python -m research.studies.detection --out docs/detection.json
+	$(BIN)/python -m research table detection --out docs/detection.json
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .venv-demo $(OLDEST) $(REAL) demo dist notebooks site reproduction noise-checks .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -62,68 +62,66 @@ def series(rng, r, n=300):
     return rows[100:]
 
 
+def fives(rows):
+    return np.repeat(rows, 5, axis=0)
+
+
 def grouped(rng):
-    return np.repeat(rng.standard_normal((40, 4)), 5, axis=0) + 0.5 * rng.standard_normal((200, 4))
+    return fives(rng.standard_normal((40, 4))) + 0.5 * rng.standard_normal((200, 4))
 
 
 # Two unrelated views each, and their groups.
 DEPENDENT = {
-    **{
-        f"2 views of AR({r}), 300 rows": (lambda rng, r=r: [series(rng, r) for _ in "ab"], None)
-        for r in (0.5, 0.7, 0.9)
-    },
-    "2 views, 60 rows, five times each": (
-        lambda rng: [np.repeat(rng.standard_normal((60, 4)), 5, axis=0) for _ in "ab"],
-        None,
-    ),
+    "2 views of AR(0.5), 300 rows": (lambda rng: [series(rng, 0.5) for _ in "ab"], None),
+    "2 views of AR(0.7), 300 rows": (lambda rng: [series(rng, 0.7) for _ in "ab"], None),
+    "2 views of AR(0.9), 300 rows": (lambda rng: [series(rng, 0.9) for _ in "ab"], None),
+    "2 views, 60 rows, five times each": (lambda rng: [fives(rng.standard_normal((60, 4))) for _ in "ab"], None),
     "2 views, 40 groups of five": (lambda rng: [grouped(rng) for _ in "ab"], np.repeat(np.arange(40), 5)),
-    "2 views of 120 and 21 columns, 40 rows": (
-        lambda rng: [rng.standard_normal((40, d)) for d in (120, 21)],
-        None,
-    ),
+    "2 views of 120 and 21 columns, 40 rows": (lambda rng: [rng.standard_normal((40, d)) for d in (120, 21)], None),
 }
 
 
-def dependent(first, share):
-    for name, (make, groups) in DEPENDENT.items():
-
-        def claims(seed, rng, make=make, groups=groups):
-            return tpca.TensorCCA(random_state=seed).fit(make(rng), groups=groups).found_
-
-        runs = max(3, round(share * FITS))
-        yield {"of": "dependent", "name": name, "runs": runs, "claims": counted(first, runs, claims)}
-
-
-def counted(first, runs, claims):
-    """Of fits to other draws each, those that claim."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return sum(bool(claims(seed, np.random.default_rng([seed, 131]))) for seed in range(first, first + runs))
-
-
-def moments(first, share):
+def cases():
+    """Kind, name, number of fits, and whether a fit to a draw claims a component that is not there."""
     for name, (make, options, runs) in MOMENTS.items():
-
-        def claims(seed, rng, make=make, options=options):
-            return tpca.MomentPCA(random_state=seed, **options).fit(make(rng)).found_
-
-        runs = max(3, round(share * runs))
-        yield {"of": "moments", "name": name, "runs": runs, "claims": counted(first, runs, claims)}
-
-
-def cca(first, share):
-    for asked, strength in ((1, 0.0), (2, FACTOR)):
+        yield (
+            "moments",
+            name,
+            runs,
+            lambda seed, rng, make=make, options=options: (
+                tpca.MomentPCA(random_state=seed, **options).fit(make(rng)).found_
+            ),
+        )
+    for asked, strength, told in ((1, 0.0, "none, one"), (2, FACTOR, "one factor, two")):
         for order in VIEWS:
-
-            def claims(seed, rng, asked=asked, strength=strength, order=order):
-                found = tpca.TensorCCA(asked, random_state=seed).fit(views(rng, order, strength))
-                return bool(found.significant_.all())
-
-            runs, name = (
-                max(3, round(share * FITS)),
-                f"{order} views, {'one factor, two' if asked == 2 else 'none, one'} asked for",
+            yield (
+                "views",
+                f"{order} views, {told} asked for",
+                FITS,
+                lambda seed, rng, k=asked, s=strength, n=order: (
+                    tpca.TensorCCA(k, random_state=seed).fit(views(rng, n, s)).significant_.all()
+                ),
             )
-            yield {"of": "views", "name": name, "runs": runs, "claims": counted(first, runs, claims)}
+    for name, (make, groups) in DEPENDENT.items():
+        yield (
+            "dependent",
+            name,
+            FITS,
+            lambda seed, rng, make=make, groups=groups: (
+                tpca.TensorCCA(random_state=seed).fit(make(rng), groups=groups).found_
+            ),
+        )
+
+
+def counted(first, share, only):
+    """A row for every case: of fits to other draws each, those that claim."""
+    for of, name, runs, claims in cases():
+        if only in (None, of):
+            some = max(3, round(share * runs))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                drawn = ((seed, np.random.default_rng([seed, 131])) for seed in range(first, first + some))
+                yield {"of": of, "name": name, "runs": some, "claims": sum(bool(claims(*one)) for one in drawn)}
 
 
 def table(stored, of):
@@ -142,7 +140,7 @@ def table(stored, of):
     return lines
 
 
-KINDS = {"moments": moments, "views": cca, "dependent": dependent}
+KINDS = ("moments", "views", "dependent")
 TABLES = {of: (lambda stored, of=of: table(stored, of)) for of in KINDS}
 
 
@@ -162,10 +160,9 @@ def main():
         if options.only and options.out and options.out.exists():
             kept = json.loads(options.out.read_text())["rows"]
             stored["rows"] = [row for row in kept if row["of"] != options.only]
-        for of in [options.only] if options.only else KINDS:
-            for row in KINDS[of](options.first_seed, options.share):
-                sys.stderr.write(f"{row['name']}: {row['claims']} of {row['runs']}\n")
-                stored["rows"].append(row)
+        for row in counted(options.first_seed, options.share, options.only):
+            sys.stderr.write(f"{row['name']}: {row['claims']} of {row['runs']}\n")
+            stored["rows"].append(row)
     for of in dict.fromkeys(row["of"] for row in stored["rows"]):
         print("\n".join(TABLES[of](stored)), end="\n\n")
     if options.out:

@@ -161,22 +161,6 @@ def traffic(client, engine, first, sizes, blank) -> dict:
     return {"rounds": len(sizes), "down": down, "up": up, "expected": expected, "counted": counted}
 
 
-def costs(client, place: Path, blank) -> dict:
-    """Seconds of a task of the scheduler, and of a round of one sample."""
-    from tpca.engines import DaskEngine
-
-    engine, tasks, rounds = DaskEngine(client, str(place)), [], []
-    for _ in range(5):
-        began = time.perf_counter()
-        client.gather(client.map(abs, range(500), pure=False))
-        tasks.append((time.perf_counter() - began) / 500)
-    for _ in range(30):
-        began = time.perf_counter()
-        engine.reduce(blank, 1)
-        rounds.append(time.perf_counter() - began)
-    return {"task_seconds": statistics.median(tasks), "round_seconds": statistics.median(rounds)}
-
-
 def measure(place: Path, samples: int, repeats: int) -> dict:
     """Seconds of all contenders, interleaved."""
     from tpca.engines import DaskEngine, LocalEngine
@@ -204,7 +188,6 @@ def measure(place: Path, samples: int, repeats: int) -> dict:
             name: traffic(client, engines[name], first, sizes, blank)
             for name, client in (("1 worker", one), ("2 workers", two))
         }
-        spent = costs(two, place, blank)
     replicas = sum(len(query.replicas[0]) for query in blank.queries)
     return {
         "rounds": len(sizes),
@@ -213,7 +196,6 @@ def measure(place: Path, samples: int, repeats: int) -> dict:
         "seconds": seconds,
         "busiest": {name: values[1:] for name, values in busiest.items()},
         "traffic": sent,
-        **spent,
     }
 
 

@@ -260,20 +260,6 @@ def few_table(rows):
     return "\n".join(lines)
 
 
-def show(row):
-    print(f"\n4 views of {row['width']} features: {row['entries']:.3g} entries if built")
-    for method in ("tpca", "cca-zoo"):
-        if method in row:
-            r = row[method]
-            quality = f"  moment {r['moment']:.3f}  held-out {r['held_out']:.2f}" if "moment" in r else ""
-            memory = f"peak {r['peak_mb']:5.0f} MB, of which imports and data {r['base_mb']:.0f}"
-            print(f"  {method:8s} {r['seconds']:8.2f} s  {memory}{quality}")
-    if "faster" in row:
-        print(f"  ratio    {row['faster']:8.0f} x faster, {row['less_memory']:.1f} x less peak memory")
-    if "overlap" in row:
-        print(f"  overlap with the planted directions {row['overlap']:.3f}")
-
-
 def markdown(rows):
     """The table of docs/views.md."""
     lines = ["| entries if built | | time | peak memory | training moment | held-out correlation |", "|---" * 6 + "|"]
@@ -320,10 +306,10 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             for width in WIDTHS[: 1 if options.quick else None]:
                 stored["rows"].append(compare(width, Path(folder), repeats=3))
-                show(stored["rows"][-1])
+                print(markdown(stored["rows"][-1:]), flush=True)
             if not options.quick:
                 stored["rows"].append(wide(Path(folder)))
-                show(stored["rows"][-1])
+                print(markdown(stored["rows"][-1:]), flush=True)
     if options.only != "tensor":
         stored["few"] = []
         for row in few_rows(options.nutrimouse, 3 if options.quick else SPLITS):

@@ -1,4 +1,4 @@
-"""``python -m research``: methods compared, the paper's claims measured, the rooms counted."""
+"""``python -m research``: methods compared, the paper's claims and the race measured, the rooms counted."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import typer
 
 from research.compare import compare
+from research.race_tables import table
 from research.reproduce import reproduce
 from research.rooms import rooms
 from tpca.errors import TpcaError
@@ -21,6 +22,7 @@ app = typer.Typer(
 )
 app.command("compare")(compare)
 app.command("reproduce")(reproduce)
+app.command("table")(table)
 app.command("rooms")(rooms)
 
 

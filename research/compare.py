@@ -6,18 +6,18 @@ pass it makes.  One-pass methods are fed the same stream again, drawn again.  Wi
 from their exact law instead: the same law for every method, much faster, but no longer the very same samples for
 one-pass methods (and those that step sample by sample take steps of N/400 samples).
 
-A comparison is a study like the others: its trials are planted signals, stored as they finish.
+A comparison is a study like the others: its trials are planted signals.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from research.law import AverageEngine, LawEngine, averaged, drawn_average
-from research.methods import METHODS, Problem
+from research.methods import METHODS
 from research.studies.runner import run_studies
 from research.studies.store import Store, finite
 from research.studies.study import Params, Records, Study
@@ -44,105 +44,75 @@ GOOD = 0.9
 LAW_STEPS = 400
 SHARED = 10**8  # entries to draw, from which on processes share the trials
 TITLES = {"race": "race (RaceSolver)", **{method.name: method.title for method in METHODS.values()}}
-NAMES = tuple(TITLES)
 
 
 @dataclass(frozen=True)
 class Setting:
     """What is compared on: N samples of a planted signal; ``memory_limit`` bounds every method's state."""
 
-    problem: Problem
+    dims: tuple[int, ...]
     samples: int
+    strength: float = 1.0
+    correlation: float | None = None
+    symmetric: bool = False
     memory_limit: int | None = None
     law: bool = False
 
-    @classmethod
-    def of(cls, params: Params) -> Setting:
-        """That of a stored trial."""
-        problem = Problem(tuple(params["dims"]), params["strength"], 1.0, params["correlation"], params["symmetric"])
-        return cls(problem, params["samples"], params["memory_limit"], params["law"])
-
-    @property
-    def params(self) -> Params:
-        """As plain values."""
-        problem = self.problem
-        about: Params = {"dims": list(problem.dims), "strength": problem.strength / problem.noise}
-        about |= {"correlation": problem.correlation, "symmetric": problem.symmetric}
-        return about | {"samples": self.samples, "memory_limit": self.memory_limit, "law": self.law}
-
     def truth(self, seed: int) -> SpikedTensor:
         """The planted signal of a trial, in units of the noise."""
-        problem = self.problem
-        inside = None if problem.correlation is None and not problem.symmetric else problem.inside_pairs
-        strength = problem.strength / problem.noise
-        return SpikedTensor.random(
-            problem.dims, strength, random_state=seed, symmetric=problem.symmetric, correlation=inside
-        )
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One method in one trial; ``error`` is the mean squared error of a vector."""
-
-    method: str
-    success: bool
-    error: float
-    seconds: float
-    state_bytes: int
-    buffer_bytes: int
-    passes: int
-    samples: int
+        inside = 1.0 if self.symmetric else self.correlation
+        return SpikedTensor.random(self.dims, self.strength, inside, seed, self.symmetric)
 
 
 def left_out(setting: Setting, asked: Sequence[str] = ()) -> dict[str, str]:
     """Methods that are not run, and why."""
-    unknown = [name for name in asked if name not in NAMES]
+    unknown = [name for name in asked if name not in TITLES]
     if unknown:
-        raise StudyError(f"there is no method {unknown[0]!r}; the methods are: {', '.join(NAMES)}.")
-    reasons = {}
-    for name in NAMES:
-        reason = "not asked for" if asked and name not in asked else _obstacle(setting, name)
-        if reason:
-            reasons[name] = reason
-    return reasons
+        raise StudyError(f"there is no method {unknown[0]!r}; the methods are: {', '.join(TITLES)}.")
+    reasons = {name: "not asked for" if asked and name not in asked else _obstacle(setting, name) for name in TITLES}
+    return {name: reason for name, reason in reasons.items() if reason}
 
 
 def _obstacle(setting: Setting, name: str) -> str:
     """Why a method cannot run here, or nothing."""
-    problem = setting.problem
-    memory_limit = min(machine_memory(), setting.memory_limit or machine_memory())
+    dims, limit = setting.dims, min(machine_memory(), setting.memory_limit or machine_memory())
     if name == "race":
-        least = least_bytes(problem.dims)
-        return f"needs at least {amount(least)} of state" if least > memory_limit else ""
+        return f"needs at least {amount(least_bytes(dims))} of state" if least_bytes(dims) > limit else ""
     method = METHODS[name]
-    if obstacle := method.obstacle(problem):
+    if obstacle := method.obstacle(dims, setting.symmetric):
         return obstacle
-    if 8 * method.state(problem) > memory_limit:
-        return f"needs {amount(8 * method.state(problem))} of state, the memory is {amount(memory_limit)}"
-    if name == "paper":
-        planned = min(planned_samples(problem.dims, problem.strength / problem.noise).values())
-        return f"its schedule asks for {planned:,} samples" if planned > setting.samples else ""
-    return ""
+    if 8 * method.state(dims) > limit:
+        return f"needs {amount(8 * method.state(dims))} of state, the memory is {amount(limit)}"
+    planned = min(planned_samples(dims, setting.strength).values()) if name == "paper" else 0
+    return f"its schedule asks for {planned:,} samples" if planned > setting.samples else ""
 
 
 def trial(params: Params) -> dict[str, Any]:
-    """Every method on the samples of one planted signal."""
-    setting, seed = Setting.of(params), params["seed"]
+    """Every method on the samples of one planted signal; ``error`` is the mean squared error of a vector."""
+    about = {name: value for name, value in params.items() if name not in ("methods", "seed")}
+    setting, seed = Setting(**{**about, "dims": tuple(params["dims"])}), params["seed"]
     truth, outcomes = setting.truth(seed), []
     began, n = time.perf_counter(), setting.samples
     average = drawn_average(truth, n, seed) if setting.law else averaged(truth.stream(random_state=seed), n)
     reading = time.perf_counter() - began
     for name in params["methods"]:
         began = time.perf_counter()
-        estimate = _run(setting, name, truth, seed, average)
+        found = _run(setting, name, truth, seed, average)
         seconds = time.perf_counter() - began
-        held = estimate.buffer_bytes
-        if _on_mean(name):
-            seconds, held = seconds + reading * estimate.n_passes, average.buffer_bytes
-        success, error = truth.overlaps(estimate.vectors).min() > GOOD, float(truth.loss(estimate.vectors).mean())
-        memory, used = (estimate.state_bytes, held), (estimate.n_passes, estimate.n_samples)
-        outcomes.append(Outcome(name, bool(success), error, seconds, *memory, *used))
-    return {"outcomes": [asdict(outcome) for outcome in outcomes]}
+        mean = _on_mean(name)
+        outcomes.append(
+            {
+                "method": name,
+                "success": bool(truth.overlaps(found.vectors).min() > GOOD),
+                "error": float(truth.loss(found.vectors).mean()),
+                "seconds": seconds + (reading * found.n_passes if mean else 0.0),
+                "state_bytes": found.state_bytes,
+                "buffer_bytes": average.buffer_bytes if mean else found.buffer_bytes,
+                "passes": found.n_passes,
+                "samples": found.n_samples,
+            }
+        )
+    return {"outcomes": outcomes}
 
 
 def _on_mean(name: str) -> bool:
@@ -173,31 +143,24 @@ def _run(setting: Setting, name: str, truth: SpikedTensor, seed: int, average: A
 
 def comparison(setting: Setting, methods: Sequence[str], seeds: Sequence[int]) -> Study:
     """The methods on a planted signal a seed."""
-    trials = [{**setting.params, "methods": list(methods), "seed": seed} for seed in seeds]
-    return Study("comparison", "Methods on the same samples", "", lambda _: trials, trial, lambda _: 1.0, ())
+    about = {**asdict(setting), "dims": list(setting.dims), "methods": list(methods)}
+    trials = [{**about, "seed": seed} for seed in seeds]
+    return Study("comparison", "Methods on the same samples", "", trials, trial)
 
 
 def summary(records: Records) -> list[dict[str, Any]]:
     """A row for every method, the best first: means of errors and times, the most memory."""
-    own: dict[str, list[Outcome]] = {}
+    own: dict[str, list[dict[str, Any]]] = {}
     for record in records:
         for outcome in record.result["outcomes"]:
-            own.setdefault(outcome["method"], []).append(Outcome(**outcome))
-    rows = [
-        {
-            "method": name,
-            "title": TITLES[name],
-            "successes": sum(o.success for o in outcomes),
-            "trials": len(outcomes),
-            "error": statistics.fmean(o.error for o in outcomes),
-            "seconds": statistics.fmean(o.seconds for o in outcomes),
-            "state_bytes": max(o.state_bytes for o in outcomes),
-            "buffer_bytes": max(o.buffer_bytes for o in outcomes),
-            "passes": statistics.median(o.passes for o in outcomes),
-            "samples": max(o.samples for o in outcomes),
-        }
-        for name, outcomes in own.items()
-    ]
+            own.setdefault(outcome["method"], []).append(outcome)
+    rows = []
+    for name, each in own.items():
+        row: dict[str, Any] = {"method": name, "title": TITLES[name]}
+        row |= {"successes": sum(o["success"] for o in each), "trials": len(each)}
+        row |= {what: statistics.fmean(o[what] for o in each) for what in ("error", "seconds")}
+        row |= {what: max(o[what] for o in each) for what in ("state_bytes", "buffer_bytes", "samples")}
+        rows.append(row | {"passes": statistics.median(o["passes"] for o in each)})
     return sorted(rows, key=lambda row: (-row["successes"], row["error"]))
 
 
@@ -214,29 +177,29 @@ def compare(
     memory_limit: Annotated[str | None, typer.Option(help="Bound on every method's state, such as 100MB.")] = None,
     law: Annotated[bool, typer.Option("--law", help="Draw means of batches from their law: much faster.")] = False,
     random_state: Annotated[int, typer.Option(help="Seed of the first trial.", min=0)] = 0,
-    out: Annotated[Path | None, typer.Option(help="Folder that keeps finished trials; it goes on from there.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Run all methods on the same planted signals."""
     lengths = tensor_dims(order, dim, dims)
-    problem = Problem(lengths, strength, 1.0, correlation, symmetric)
+    if symmetric and correlation is not None:
+        raise StudyError("--symmetric has equal vectors; leave --correlation out.")
     bound = None if memory_limit is None else check_memory("memory_limit", memory_limit)
-    setting = Setting(problem, parse_samples(samples, lengths), bound, law)
+    setting = Setting(lengths, parse_samples(samples, lengths), strength, correlation, symmetric, bound, law)
+    setting.truth(random_state)  # refuses what cannot be
     asked = [] if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
     reasons = left_out(setting, asked)
-    chosen = [name for name in NAMES if name not in reasons]
+    chosen = [name for name in TITLES if name not in reasons]
     if not chosen:
         why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items() if reason != "not asked for")
         raise StudyError(f"none of the methods can run here: {why}.")
     study = comparison(setting, chosen, range(random_state, random_state + trials))
-    few = law or setting.samples * problem.entries < SHARED
+    few = law or setting.samples * math.prod(lengths) < SHARED
     with tempfile.TemporaryDirectory() as lost:
-        store = Store(out or lost)
-        run_studies([study], "full", store, lambda *_: None, processes=0 if few else None)
-        wanted = study.grid("full")
-        rows = summary([record for record in store.records(study) if record.params in wanted])
+        store = Store(lost)
+        run_studies([study], "full", store, processes=0 if few else None)
+        rows = summary(store.records(study))
     if as_json:
-        told = {**setting.params, "trials": trials, "seed": random_state, "methods": rows, "left_out": reasons}
+        told = {**asdict(setting), "trials": trials, "seed": random_state, "methods": rows, "left_out": reasons}
         typer.echo(json.dumps(finite(told)))
     else:
         _print(Console(), setting, trials, rows, reasons)
@@ -245,10 +208,9 @@ def compare(
 def _print(
     console: Console, setting: Setting, trials: int, rows: list[dict[str, Any]], reasons: dict[str, str]
 ) -> None:
-    problem = setting.problem
-    kind = ", equal vectors" if problem.symmetric else ""
-    kind += f", correlation {problem.correlation:g}" if problem.correlation is not None else ""
-    title = f"{shape(problem.dims)}, strength {problem.strength:g}{kind}: {setting.samples:,} samples, "
+    kind = ", equal vectors" if setting.symmetric else ""
+    kind += f", correlation {setting.correlation:g}" if setting.correlation is not None else ""
+    title = f"{shape(setting.dims)}, strength {setting.strength:g}{kind}: {setting.samples:,} samples, "
     table = Table(title=title + count(trials, "trial"), title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     for head in ("method", "success", "error", "time", "state", "buffer", "passes", "samples"):
         table.add_column(head, justify="left" if head == "method" else "right", no_wrap=head != "method")

@@ -46,14 +46,27 @@ PIECE = 2**22  # entries of samples that are drawn at a time
 OF_FEW = (SampleGradients, ModeMoments)  # of so few samples that these may as well be drawn one by one
 
 
-class LawEngine:
+class _Drawn:
+    """What engines without a store have in common: nothing is read that could change."""
+
+    labels: Labels | None = None
+    like = stops_within = None
+    whole, partial, constant = True, False, False
+    n_skipped = 0
+
+    def keep(self) -> None:
+        """Remember what was read."""
+
+    check_unchanged = keep
+
+
+class LawEngine(_Drawn):
     """Gaussian batches of a spiked tensor drawn at once; ``scale`` multiplies every sample (signal and noise).
 
     ``truth=None`` with ``dims`` gives pure noise.  ``max_samples`` ends the stream.
     """
 
-    labels: Labels | None = None
-    like = stops_within = None
+    rereadable = False
 
     def __init__(
         self,
@@ -68,12 +81,10 @@ class LawEngine:
         self._rng = generator(random_state, "law")
         self._scale = scale
         self._left = max_samples
-        self.buffer_bytes = self.n_skipped = self._place = 0
-        self.constant = False
+        self.buffer_bytes = self._place = 0
         planted = "noise" if self._signal is None else f"{zlib.crc32(self._signal.tobytes()):08x}"
         self.identity = f"law of {planted} {self.dims} seed {random_state} scale {scale} of {max_samples} samples"
         self.length = None if math.isinf(max_samples) else int(max_samples)
-        self.rereadable, self.whole, self.partial = False, True, False
 
     @property
     def endless(self) -> bool:
@@ -83,11 +94,6 @@ class LawEngine:
     def rewind(self) -> None:
         """Samples that are drawn once cannot be read again."""
         raise StreamError("samples drawn from a law cannot be read again; use max_passes=1.")
-
-    def keep(self) -> None:
-        """Nothing is read that could change."""
-
-    check_unchanged = keep
 
     def position(self) -> dict[str, Any]:
         """What was drawn so far."""
@@ -147,12 +153,13 @@ class LawEngine:
     def _scatter(self, part: Gradients, n: int) -> None:
         """Answers for sub-batches, whose mean is the one that was drawn."""
         places = [i for i, query in enumerate(part.queries) if query.by_part is not None]
-        if not places:
-            return
-        answers, queries = [part.answers[i] for i in places], [part.queries[i] for i in places]
-        found = scattered(answers, queries, sizes_of(part.edges, n), self._scale * part.scale, self._rng)
-        parts = dict(zip(places, found, strict=True))
-        part.answers = tuple(dataclasses.replace(a, by_part=parts.get(i)) for i, a in enumerate(part.answers))
+        if places:
+            answers, queries = [part.answers[i] for i in places], [part.queries[i] for i in places]
+            sizes = np.diff(np.minimum([*part.edges, max(n, part.edges[-1])], n))
+            sizes = sizes[sizes > 0].astype(np.float64)
+            parts = scattered(answers, queries, sizes, self._scale * part.scale, self._rng)
+            found = dict(zip(places, parts, strict=True))
+            part.answers = tuple(dataclasses.replace(a, by_part=found.get(i)) for i, a in enumerate(part.answers))
 
     def _drawn(self, shape: tuple[int, ...], deviation: float) -> Array:
         drawn = self._rng.standard_normal(shape)
@@ -160,12 +167,6 @@ class LawEngine:
         if self._signal is not None:
             drawn += self._scale * self._signal
         return drawn
-
-
-def sizes_of(edges: Sequence[int], n: int) -> Array:
-    """Samples of every sub-batch that has any, of ``n``."""
-    sizes = np.diff(np.minimum([*edges, max(n, edges[-1])], n))
-    return sizes[sizes > 0].astype(np.float64)
 
 
 def scattered(
@@ -210,35 +211,19 @@ def contracted_noise(queries: Sequence[Query], count: int, rng: np.random.Genera
     return found
 
 
-class AverageEngine:
+class AverageEngine(_Drawn):
     """Gives all N samples at once, in any number of passes; anything less than a pass is refused."""
 
-    labels: Labels | None = None
-    like = stops_within = None
+    rereadable, endless = True, False
 
-    def __init__(self, mean: Array, n: int, identity: str = "mean") -> None:
-        self._mean = mean
-        self._n = n
-        self._read = False
+    def __init__(self, mean: Array, n: int, identity: str = "mean", buffer_bytes: int = 0) -> None:
+        self._mean, self._read = mean, False
+        self.dims, self.length, self.buffer_bytes = mean.shape, n, buffer_bytes
         self.identity = f"{identity} of {n} samples"
-        self.length = n
-        self.buffer_bytes = self.n_skipped = 0
-        self.rereadable, self.whole, self.endless, self.constant = True, True, False, False
-        self.partial = False
-
-    @property
-    def dims(self) -> tuple[int, ...]:
-        """Shape of one sample."""
-        return self._mean.shape
 
     def rewind(self) -> None:
         """Start another pass."""
         self._read = False
-
-    def keep(self) -> None:
-        """Nothing is read that could change."""
-
-    check_unchanged = keep
 
     def position(self) -> dict[str, Any]:
         """At the start of a pass or at its end."""
@@ -253,12 +238,12 @@ class AverageEngine:
         part = blank.fresh()
         if self._read:
             return part
-        if n is not None and n < self._n:
-            raise StreamError(f"a mean of {self._n} samples cannot answer for {n} of them; use the samples.")
+        if n is not None and n < self.length:
+            raise StreamError(f"a mean of {self.length} samples cannot answer for {n} of them; use the samples.")
         if not isinstance(part, TensorSum | Gradients):
-            raise StreamError(f"a mean of {self._n} samples has no single ones left; use the samples.")
+            raise StreamError(f"a mean of {self.length} samples has no single ones left; use the samples.")
         self._read = True
-        part.add_mean(self._mean.copy(), self._n)  # methods may work in what they are given
+        part.add_mean(self._mean.copy(), self.length)  # methods may work in what they are given
         part.finish()
         return part
 
@@ -268,15 +253,12 @@ def drawn_average(truth: SpikedTensor, n: int, seed: int) -> AverageEngine:
     mean: Array = generator(seed, "average").standard_normal(truth.dims)
     mean /= math.sqrt(n)
     mean += truth.signal()
-    average = AverageEngine(mean, n, f"law {truth.dims} seed {seed}")
-    average.buffer_bytes = mean.nbytes
-    return average
+    return AverageEngine(mean, n, f"law {truth.dims} seed {seed}", mean.nbytes)
 
 
 def averaged(source: Any, n: int) -> AverageEngine:
     """The mean of the first n samples of a source, never holding more than one batch and the sum."""
     engine = LocalEngine(source)
     part = engine.reduce(TensorSum(), n)
-    average = AverageEngine(np.asarray(part.total, dtype=np.float64) / part.n, part.n)
-    average.buffer_bytes = engine.buffer_bytes
-    return average
+    mean = np.asarray(part.total, dtype=np.float64) / part.n
+    return AverageEngine(mean, part.n, buffer_bytes=engine.buffer_bytes)

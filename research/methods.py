@@ -5,14 +5,13 @@ State is in floats of 64 bits, as the methods' own files count it; tests hold th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
-import tpca.planning
 from research.baselines import BASELINES
-from tpca.errors import ModelError
 from tpca.inference.design import Design
 from tpca.solvers.estimate import Estimate
 from tpca.solvers.least_squares.solver import LEAST_BINS, held_bytes
@@ -20,50 +19,19 @@ from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS
 from tpca.tensors.blocks import Partition
 
 RESTARTS = 10  # of the power iteration
+Dims = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Problem(tpca.planning.Problem):
-    """And what other methods make use of: the correlation inside pairs, and whether all vectors are the same.
-
-    The correlation is one number, or one for every pair, that of the shortest modes first.
-    """
-
-    correlation: float | tuple[float, ...] | None = None
-    symmetric: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not all(0.0 <= each <= 1.0 for each in self.inside_pairs) or len(self.inside_pairs) != self.order // 2:
-            raise ModelError(
-                f"correlation must be a number between 0 and 1, or one for each of {self.order // 2} pairs, "
-                f"got {self.correlation}."
-            )
-        if self.symmetric and (self.correlation not in (None, 1.0) or len(set(self.dims)) > 1):
-            raise ModelError(f"equal vectors need equal dims and no correlation, got {self.dims}, {self.correlation}.")
-
-    @property
-    def inside_pairs(self) -> tuple[float, ...]:
-        """Cor of every pair of the paper's blocks; 0 where it is not known."""
-        if isinstance(self.correlation, tuple):
-            return self.correlation
-        return (1.0 if self.symmetric else (self.correlation or 0.0),) * (self.order // 2)
-
-    @property
-    def halves(self) -> tuple[int, int]:
-        """Entries of the two blocks of the balanced unfolding, the smaller first."""
-        small, large = sorted(Partition.halves(self.dims).sizes)
-        return small, large
+def halves(dims: Dims) -> list[int]:
+    """Entries of the two blocks of the balanced unfolding, the smaller first."""
+    return sorted(Partition.halves(dims).sizes)
 
 
-Formula = Callable[[Problem], float]
-
-
-def held_mean(problem: Problem) -> float:
+def held_mean(dims: Dims) -> float:
     """The mean, and a singular pair of its unfolding or the work of a sweep."""
-    small, large = problem.halves
+    (small, large), entries = halves(dims), math.prod(dims)
     held = 3 * small if small <= DENSE_ROWS else 2 * LANCZOS + 8  # vectors of the shorter side, for a singular pair
-    return problem.entries + max(held * small + small + large, 2 * problem.entries / min(problem.dims))
+    return entries + max(held * small + small + large, 2 * entries / min(dims))
 
 
 @dataclass(frozen=True)
@@ -76,7 +44,7 @@ class Method:
 
     name: str
     title: str
-    state: Formula
+    state: Callable[[Dims], float]
     baseline: str = ""
     sees: str = "mean"
     step: int = 0
@@ -86,13 +54,13 @@ class Method:
     even: bool = False
     options: dict[str, Any] = field(default_factory=dict)
 
-    def obstacle(self, problem: Problem) -> str:
-        """Why it is not for a problem, or nothing."""
-        if problem.order < self.least_order:
+    def obstacle(self, dims: Dims, symmetric: bool = False) -> str:
+        """Why it is not for samples of these dims, or nothing; ``symmetric``: all vectors are the same."""
+        if len(dims) < self.least_order:
             return f"needs order {self.least_order} or more"
-        if self.symmetric and not problem.symmetric:
+        if self.symmetric and not symmetric:
             return "only for equal vectors (--symmetric)"
-        if self.even and problem.order % 2:
+        if self.even and len(dims) % 2:
             return f"needs an even order from {self.least_order}"
         missing = self.name in ("tensorly", "pyttb") and find_spec(self.name) is None
         return "not installed: pip install 'tpca[peers]'" if missing else ""
@@ -104,20 +72,20 @@ class Method:
 
 
 _EVERY = (
-    Method("mean", "least squares", lambda p: held_bytes(p.dims, LEAST_BINS, Design()) / 8, step=-1),
+    Method("mean", "least squares", lambda d: held_bytes(d, LEAST_BINS, Design()) / 8, step=-1),
     Method("als", "ALS, spectral start", held_mean, "ALS"),
     Method("amp", "AMP", held_mean, "AMP", least_order=3),
     Method("unfolding", "unfolding", held_mean, "Unfolding", step=1),
     Method("power-iteration", "power iteration",
-           lambda p: p.entries + RESTARTS * (3 * sum(p.halves) + 4 * sum(p.dims)), "PowerIteration", step=-5),
-    Method("tensorly", "TensorLy parafac", lambda p: 4.5 * p.entries, "TensorLyParafac", step=1),
-    Method("pyttb", "pyttb cp_als", lambda p: 3.01 * p.entries, "PyttbCpAls", step=1),
-    Method("unfolding-passes", "unfolding, many passes", lambda p: p.halves[0] + 4 * p.halves[1], "Unfolding",
+           lambda d: math.prod(d) + RESTARTS * (3 * sum(halves(d)) + 4 * sum(d)), "PowerIteration", step=-5),
+    Method("tensorly", "TensorLy parafac", lambda d: 4.5 * math.prod(d), "TensorLyParafac", step=1),
+    Method("pyttb", "pyttb cp_als", lambda d: 3.01 * math.prod(d), "PyttbCpAls", step=1),
+    Method("unfolding-passes", "unfolding, many passes", lambda d: halves(d)[0] + 4 * halves(d)[1], "Unfolding",
            step=1, options={"method": "power", "tol": 0.01}),
-    Method("vector-sgd", "vectors by online SGD", lambda p: 4.0 * sum(p.dims), "VectorSGD", "samples", 2),
-    Method("paper", "paper's matrices", lambda p: 2.0**p.order * sum(Partition.pairs(p.dims).sizes),
+    Method("vector-sgd", "vectors by online SGD", lambda d: 4.0 * sum(d), "VectorSGD", "samples", 2),
+    Method("paper", "paper's matrices", lambda d: 2.0 ** len(d) * sum(Partition.pairs(d).sizes),
            step=-4, least_order=4),
-    Method("matrix-sgd", "one matrix by SGD", lambda p: (p.order / 2 + 6) * p.dims[0] ** 2, "SymmetricMatrixSGD",
+    Method("matrix-sgd", "one matrix by SGD", lambda d: (len(d) / 2 + 6) * d[0] ** 2, "SymmetricMatrixSGD",
            "samples", least_order=4, symmetric=True, even=True),
 )  # fmt: skip
 METHODS: dict[str, Method] = {method.name: method for method in _EVERY}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,35 +16,32 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from research.figures import draw_studies
 from research.studies.accuracy import ACCURACY, CONVERGENCE
 from research.studies.diagram import DIAGRAM
 from research.studies.memory import MEMORY
-from research.studies.noise_laws import PAPER_NOISE
-from research.studies.odd_order import ODD_ORDER
-from research.studies.race import RACE
-from research.studies.runner import pending_jobs, run_studies
-from research.studies.scaling import BLOCK_SIZES, SYMMETRIC, WORST_CASE
-from research.studies.schedules import EMPIRICAL_SCHEDULE, PHASES, STAGES
+from research.studies.runner import run_studies
+from research.studies.scaling import ADAPTIVITY, SYMMETRIC, UNEQUAL, WORST_CASE
+from research.studies.schedules import EMPIRICAL_SCHEDULE, ODD_ORDER, PAPER_NOISE, PHASES, STAGES
 from research.studies.starts import CHANCES, INITIALISATION
 from research.studies.store import Store
-from research.studies.structure import ADAPTIVITY, UNEQUAL
-from research.studies.study import Finding, Scale, Study
-from research.study_figures import draw_studies
+from research.studies.study import Finding, Scale, Study, key
 from tpca.errors import StudyError
 from tpca.files import replacing
 from tpca.wording import markdown_table
 
 BEGIN, END = "<!-- findings: begin -->", "<!-- findings: end -->"
 _ALL: tuple[Study, ...] = (
-    DIAGRAM, WORST_CASE, SYMMETRIC, ODD_ORDER, ADAPTIVITY, UNEQUAL, BLOCK_SIZES, PHASES, STAGES,
-    EMPIRICAL_SCHEDULE, INITIALISATION, CHANCES, CONVERGENCE, ACCURACY, PAPER_NOISE, MEMORY, RACE,
+    DIAGRAM, WORST_CASE, SYMMETRIC, ODD_ORDER, ADAPTIVITY, UNEQUAL, PHASES, STAGES, EMPIRICAL_SCHEDULE,
+    INITIALISATION, CHANCES, CONVERGENCE, ACCURACY, PAPER_NOISE, MEMORY,
 )  # fmt: skip
 STUDIES: dict[str, Study] = {study.name: study for study in _ALL}
 CAPTION = (
     "[...]: 95 % interval. Budgets multiply the paper's own T, so slopes of N test whether its schedule suffices "
     "uniformly in d, not what the algorithm needs."
 )
-STYLES = {"agrees": None, "differs": "yellow", "not enough data": "dim"}
+STYLES = {True: None, False: "yellow", None: "dim"}
+KEPT = Path(__file__).parent.parent / "docs" / "reproduction"  # whose seconds say how long a study takes
 
 
 def reproduce(
@@ -98,7 +94,9 @@ def _list(console: Console, studies: Sequence[Study]) -> None:
     for heading in ("study", "quick", "full", "what it measures"):
         table.add_column(heading, justify="right" if heading in ("quick", "full") else "left")
     for study in studies:
-        seconds = [sum(map(study.cost, study.grid(scale))) for scale in ("quick", "full")]
+        took = {key(record.params): record.seconds for record in Store(KEPT).records(study)}
+        scales: tuple[Scale, Scale] = ("quick", "full")
+        seconds = [sum(took.get(key(params), 0.0) for params in study.grid(scale)) for scale in scales]
         table.add_row(study.name, *(f"{max(1, s / 60):.0f} min" for s in seconds), study.title)
     console.print(table)
     console.print("Times are for one core. Run some with: python -m research reproduce NAME ... --quick")
@@ -106,14 +104,13 @@ def _list(console: Console, studies: Sequence[Study]) -> None:
 
 def _run(console: Console, studies: Sequence[Study], scale: Scale, store: Store, processes: int | None) -> None:
     """All trials, a bar for every study."""
-    jobs = pending_jobs(studies, scale, store)
-    done = sum(len(study.grid(scale)) for study in studies) - len(jobs)
-    console.print(f"{done:,} trials are stored already, {len(jobs):,} are left to run.")
+    left = {study.name: len(store.pending(study, study.grid(scale))) for study in studies}
+    done = sum(len(study.grid(scale)) for study in studies) - sum(left.values())
+    console.print(f"{done:,} trials are stored already, {sum(left.values()):,} are left to run.")
     with Progress(console=console, disable=not console.is_terminal) as progress:
-        totals = {study.name: sum(study.cost(p) for s, p in jobs if s is study) for study in studies}
-        bars = {name: progress.add_task(f"{name:22s}", total=cost) for name, cost in totals.items() if cost}
+        bars = {name: progress.add_task(f"{name:22s}", total=count) for name, count in left.items() if count}
         try:
-            run_studies(studies, scale, store, lambda s, cost: progress.advance(bars[s.name], cost), processes)
+            run_studies(studies, scale, store, lambda name: progress.advance(bars[name]), processes)
         except KeyboardInterrupt:
             console.print(f"Stopped; every finished trial is in {store.folder}. The same command goes on from there.")
             raise typer.Exit(130) from None
@@ -125,13 +122,13 @@ def _print(console: Console, findings: Mapping[str, Sequence[Finding]]) -> None:
         table.add_column(heading, overflow="fold")
     for name, found in findings.items():
         for i, f in enumerate(found):
-            cells = (name if i == 0 else "", f.label, f.predicted, f.measured, str(f.verdict))
-            table.add_row(*cells, style=STYLES[str(f.verdict)])
+            cells = (name if i == 0 else "", f.label, f.predicted, f.measured, f.verdict)
+            table.add_row(*cells, style=STYLES[f.agrees])
         table.add_section()
     console.print(table)
     for name, found in findings.items():  # where something differs, why
         for f in found:
-            if str(f.verdict) == "differs":
+            if f.agrees is not None and not f.agrees:
                 console.print(f"[yellow]differs[/] {name}, {f.label}: {f.reason or 'see docs/reproduction.md.'}")
 
 
@@ -145,12 +142,12 @@ def choose(names: Sequence[str]) -> list[Study]:
 
 def as_rows(findings: Mapping[str, Sequence[Finding]]) -> list[dict[str, Any]]:
     """One plain dict a finding."""
-    rows = []
-    for name, found in findings.items():
-        for f in found:
-            told = {**asdict(f), "verdict": str(f.verdict)}
-            rows.append({"study": name, "case": told.pop("label"), **told})
-    return rows
+    return [
+        {"study": name, "case": f.label, "predicted": f.predicted, "measured": f.measured, "verdict": f.verdict,
+         "reason": f.reason}
+        for name, found in findings.items()
+        for f in found
+    ]  # fmt: skip
 
 
 def as_markdown(

@@ -167,7 +167,7 @@ def make_labels(folder):
 
 def make_store(folder):
     (folder / "s").mkdir()
-    for name in ("race", "stages"):
+    for name in ("chances", "stages"):
         stored = (STORE / f"{name}.jsonl").read_bytes().splitlines(keepends=True)
         (folder / "s" / f"{name}.jsonl").write_bytes(b"".join(stored[:40]))
 
@@ -247,7 +247,7 @@ def read_names(folder):
 
 def read_store(folder):
     store = Store(folder / "s")
-    store.pending(STUDIES["race"], STUDIES["race"].grid("quick"))
+    store.pending(STUDIES["chances"], STUDIES["chances"].grid("quick"))
     store.findings(list(STUDIES.values()))
 
 

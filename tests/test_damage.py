@@ -105,7 +105,7 @@ def test_damaged_zip_files(tmp_path):
 
 def test_stored_trials_that_make_no_sense(tmp_path):
     kinds.make_store(tmp_path)
-    path = tmp_path / "s" / "race.jsonl"
+    path = tmp_path / "s" / "chances.jsonl"
     lines = path.read_text().splitlines()
     odd = json.dumps({**json.loads(lines[0]), "result": {"odd": 1}})
     path.write_text("\n".join([odd, *lines[1:], "\xff", "[" * 10**5, json.dumps({**json.loads(odd), "params": []})]))
@@ -113,8 +113,8 @@ def test_stored_trials_that_make_no_sense(tmp_path):
     from research.studies.store import Store
 
     store = Store(tmp_path / "s")
-    assert len(store.records(STUDIES["race"])) == len(lines)  # what is no trial is passed over
-    with pytest.raises(StudyError, match=r"cannot make sense of the trials in .*race.jsonl.*remove the damaged lines"):
+    assert len(store.records(STUDIES["chances"])) == len(lines)  # what is no trial is passed over
+    with pytest.raises(StudyError, match=r"cannot make sense of the trials in .*chances.jsonl.*remove the damaged"):
         store.findings(list(STUDIES.values()))
 
 

@@ -10,7 +10,6 @@ import importlib.util
 import json
 import re
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -106,19 +105,11 @@ def real(name: str) -> str:
 
 
 def race(name: str) -> str:
-    """A table of docs/race.md, from what a command of ``research.studies`` has written."""
-    from research.studies import race_checks, race_memory, race_targets, race_whitening
+    """A table of docs/race.md, from what ``python -m research table`` has written."""
+    from research.race_tables import TABLES
 
-    tables: dict[str, tuple[Callable[[dict[str, Any]], str], str]] = {
-        "targets": (race_targets.targets_table, "race-targets"),
-        "refinement": (race_targets.refinement_table, "race-targets"),
-        "claims": (race_checks.claims_table, "race-checks"),
-        "coverage": (race_checks.coverage_table, "race-checks"),
-        "memory": (race_memory.markdown, "race-memory"),
-        "whitening": (race_whitening.markdown, "race-whitening"),
-    }
-    table, stored = tables[name]
-    return table(json.loads((ROOT / "docs" / f"{stored}.json").read_text()))
+    file, shown = next((file, table.shown[name]) for file, table in TABLES.items() if name in table.shown)
+    return shown(json.loads((ROOT / "docs" / f"{file}.json").read_text()))
 
 
 def schedule(_: str) -> str:

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 import tpca
+from research.figures import draw_alignments, draw_collapse
 from research.law import LawEngine
-from research.paper_figures import draw_alignments, draw_collapse
 from research.studies.memory import MEMORY, points_of
 from research.studies.store import Store
 from tpca.report.style import COLOURS, MARKERS, drawing

@@ -186,12 +186,13 @@ class OnePass(RunStatistics):
 
     ``mean_rewards`` is the mean reward of every replica; a sample counts in proportion to its number, since replicas
     improve.  Each reward is that of vectors fixed before the sample, so that noise does not flatter it; early ones, of
-    worse vectors, leave it a little low.
+    worse vectors, leave it a little low.  ``sigma``² is the mean over rounds of B ‖G‖² / D, for the signal's share of a
+    gradient's energy is negligible; 1 if the data are all zero.
     """
 
     def __init__(self, source: Any, max_samples: int | None) -> None:
         super().__init__(source, max_samples)
-        self.took, self._weight = 0, 0.0
+        self.took, self._weight, self._energy, self._rounds = 0, 0.0, 0.0, 0
         self.mean_rewards: Array = np.zeros(1)
 
     def ask(self, query: Query, n: int) -> Answer | None:
@@ -205,6 +206,10 @@ class OnePass(RunStatistics):
         self.n += part.n
         (answer,) = part.answers
         self.note(*query.replicas, working=2 * answer.nbytes)
+        gradients = [g.astype(np.float64) for g in answer.gradients.values()]
+        self._energy += self.took * sum(float(np.vdot(g, g)) for g in gradients) / sum(g.size for g in gradients)
+        self._rounds += 1
+        self.sigma = math.sqrt(self._energy / self._rounds) if self._energy > 0 else 1.0
         weight = float(self.n) * self.took
         self._weight += weight
         self.mean_rewards = self.mean_rewards + weight / self._weight * (answer.rewards - self.mean_rewards)

@@ -48,26 +48,8 @@ from tpca.randomness import generator
 from tpca.solvers.estimate import Estimate
 from tpca.solvers.paper.run import ascent_step, normalise
 from tpca.solvers.rank_one import leading, units
-from tpca.tensors import Answer, Query
+from tpca.tensors import Query
 from tpca.tensors.blocks import Array, Partition, unit
-
-
-class NoiseLevel:
-    """sigma² as the mean over rounds of B ‖G‖² / D: the signal's share of a gradient's energy is negligible."""
-
-    def __init__(self) -> None:
-        self._energy, self._rounds = 0.0, 0
-
-    def absorb(self, answer: Answer, n: int) -> None:
-        """Take the energy of all gradients of one answer over ``n`` samples."""
-        gradients = [g.astype(np.float64) for g in answer.gradients.values()]
-        self._energy += n * sum(float(np.vdot(g, g)) for g in gradients) / sum(g.size for g in gradients)
-        self._rounds += 1
-
-    @property
-    def sigma(self) -> float:
-        """The estimate so far; 1 before the first round or when the data are all zero."""
-        return math.sqrt(self._energy / self._rounds) if self._energy > 0 else 1.0
 
 
 @dataclass(kw_only=True, eq=False)
@@ -96,13 +78,11 @@ class VectorSGD(Baseline):
         replicas[0][1] *= -1
         longest = max(samples.dims)
         steps = StepSizes.from_start(self.strength, longest / math.sqrt(math.prod(samples.dims)), longest)
-        noise = NoiseLevel()
         while (answer := samples.ask(Query(samples.singles, tuple(replicas)), self.batch_size)) is not None:
-            noise.absorb(answer, samples.took)
             eta = self.step_size or steps.at(samples.n)
             for n, block in enumerate(replicas):
                 tangent = answer.gradients[n] - answer.rewards[:, None] * block
-                replicas[n] = units(block + eta * samples.took / noise.sigma * tangent)
+                replicas[n] = units(block + eta * samples.took / samples.sigma * tangent)
         best = int(np.argmax(samples.mean_rewards))
         return samples.estimate([block[best].copy() for block in replicas], float(samples.mean_rewards[best]))
 
@@ -126,14 +106,12 @@ class SymmetricMatrixSGD(Baseline):
         check_dims("SymmetricMatrixSGD", samples.dims, 4, equal=True, even=True)
         pairs, d = Partition.pairs(samples.dims), samples.dims[0]
         steps = StepSizes.from_start(self.strength, d ** (-(len(pairs) - 2) / 2), d * d)
-        noise = NoiseLevel()
         block: Array = unit(np.eye(d))[None]
         while (answer := samples.ask(Query(pairs, (block,) * len(pairs)), self.batch_size)) is not None:
-            noise.absorb(answer, samples.took)
             gradient = sum(g[0] for g in answer.gradients.values()) / len(pairs)
             gradient = 0.5 * (gradient + gradient.T)
             samples.note(block, working=answer.nbytes + 5 * block.nbytes)
-            eta = steps.at(samples.n) * samples.took / noise.sigma
+            eta = steps.at(samples.n) * samples.took / samples.sigma
             block = normalise(ascent_step(block, gradient[None], eta))
         _, (vector,) = leading(block[0])
         return samples.estimate([vector] * len(samples.dims), float(samples.mean_rewards[0]))

@@ -37,8 +37,6 @@ from tpca.tensors import Query
 from tpca.tensors.blocks import Array, Partition, unit
 
 MAX_PASSES = 200
-MAX_ITERATIONS = 100
-MOVE_TOL = 1e-7  # change of x at which the homotopy stops
 Split = Callable[[Array], list[Array]]
 
 

@@ -9,77 +9,56 @@ with, and drawn; docs/noise.md shows it.
 from __future__ import annotations
 
 import argparse
-import functools
-import json
 import math
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from research.noise import nulls, planted
-from research.noise.row import Row
+from research.noise.rows import ROWS, Row
 from research.noise.tables import TABLES, draw
 from research.studies.runner import run_studies
-from research.studies.store import Store, made
-from research.studies.study import Params, Records, Scale, Study
-from tpca.files import replacing
+from research.studies.store import Store, made, write_rows
+from research.studies.study import Params, Records, Study, chosen
 
 CHUNK = 25
 HEAD = 2  # runs whose outcome is kept one by one, so that a test can repeat them
-ROWS: dict[str, Row] = {row.key: row for row in [*nulls.ROWS, *planted.ROWS]}
 
 
 def run_chunk(params: Params) -> dict[str, Any]:
     """Some runs of a row: sums of their outcomes."""
-    row, began = ROWS[params["row"]], time.process_time()
+    row = ROWS[params["row"]]
     each = [row.run(seed) for seed in range(params["first"], params["first"] + params["count"])]
     sums = {what: sum(one[what] for one in each) for what in each[0]}
     head = each[:HEAD] if params["first"] == 0 else []
-    return {"sums": sums, "head": head, "core": time.process_time() - began, "revision": made()["revision"]}
-
-
-def chunks(rows: Sequence[Row], share: float, _: Scale) -> list[Params]:
-    """Every chunk of these rows."""
-    found = []
-    for row in rows:
-        runs, drawn = max(1, math.ceil(row.runs * share)), row.digest
-        for first in range(0, runs, CHUNK):
-            found.append({"row": row.key, "digest": drawn, "first": first, "count": min(CHUNK, runs - first)})
-    return found
+    return {"sums": sums, "head": head, "revision": made()["revision"]}
 
 
 def study(rows: Sequence[Row], share: float = 1.0) -> Study:
     """The chunks of some rows; all rows grow together, so that an early look sees all of them."""
-    grid = functools.partial(chunks, rows, share)
-    return Study("chunks", "Noise", "", grid, run_chunk, lambda p: 1.0 - p["first"] / ROWS[p["row"]].runs, ())
+    trials: list[Params] = []
+    for row in rows:
+        runs, drawn = max(1, math.ceil(row.runs * share)), row.digest
+        for first in range(0, runs, CHUNK):
+            trials.append({"row": row.key, "digest": drawn, "first": first, "count": min(CHUNK, runs - first)})
+    trials.sort(key=lambda params: params["first"])
+    return Study("chunks", "Noise", "", trials, run_chunk)
 
 
 def summary(records: Records) -> dict[str, Any]:
     """A record for every row that was run, and what all of it was made with."""
-    found, seconds = [], 0.0
+    found = []
     for row in ROWS.values():
-        own = [r for r in records if r.params["row"] == row.key]
-        if own and (parts := [r for r in own if r.params["digest"] == row.digest]):
-            parts.sort(key=lambda r: int(r.params["first"]))
-            results = [r.result for r in parts]
+        if own := chosen(records, row=row.key, digest=row.digest):
+            own.sort(key=lambda r: int(r.params["first"]))
+            results = [r.result for r in own]
             sums = {what: round(sum(each["sums"][what] for each in results), 6) for what in results[0]["sums"]}
-            seconds += sum(each["core"] for each in results)
             found.append(
-                {"kind": row.kind, "name": row.name, "runs": sum(r.params["count"] for r in parts), **sums, **row.about,
+                {"kind": row.kind, "name": row.name, "runs": sum(r.params["count"] for r in own), **sums, **row.about,
                  "excluded": row.excluded, "digest": row.digest, "head": results[0]["head"],
                  "revisions": sorted({each["revision"] for each in results})}
             )  # fmt: skip
-    return {"made": made(), "core_seconds": round(seconds), "rows": found}
-
-
-def write(out: Path, whole: dict[str, Any]) -> None:
-    """JSON with one row a line."""
-    head = {name: value for name, value in whole.items() if name != "rows"}
-    rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in whole["rows"])
-    with replacing(out) as (draft,):
-        draft.write_text(json.dumps(head)[:-1] + ', "rows": [\n' + rows + "\n]}\n", encoding="utf-8")
+    return {"made": made(), "rows": found}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -93,10 +72,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--processes", type=int, default=2, help="0: all in this one")
     options = parser.parse_args(arguments)
     store = Store(options.store)
-    chosen = study([row for name, row in ROWS.items() if options.rows in name], options.share)
-    run_studies([chosen], "full", store, lambda *_: None, options.processes)
-    whole = summary(store.records(chosen))
-    write(options.out, whole)
+    asked = study([row for name, row in ROWS.items() if options.rows in name], options.share)
+    run_studies([asked], "full", store, processes=options.processes)
+    whole = summary(store.records(asked))
+    write_rows(options.out, whole)
     sys.stdout.write("\n".join(table(whole) for table in TABLES.values()))
     if options.figure is not None:
         draw(whole, options.figure)

@@ -1,31 +1,8 @@
 r"""Noise as real data have it: laws that draw all n samples of a run at once, ``(n, d_1, …, d_k)``, with mean zero.
 
 A law is a base of independent entries with variance one, and steps that change it.  Z is standard Gaussian, E what the
-step is given, w a random unit tensor of rank one, drawn once a run; E_t is sample t.
-
-==================  =============================================================================================
-``white``           Z
-``dir4, 8, 16``     E + √(s² − 1) z_t w, z_t ∼ N(0, 1): standard deviation s = 4, 8, 16 along w, one elsewhere
-``dirsign8``        E + (8ε − ⟨E, w⟩)w, ε = ±1: along w nothing but the sign changes
-``skewed``          E + (8x − ⟨E, w⟩)w, x = Exp(1) − 1: a direction of standard deviation 8 and skewness 2
-``resonances``      three directions w as in ``dir``, of standard deviations 10, 8, 6
-``factors``         E + Σ_r f_r L_r, three factors f_r ∼ N(0, 1) with loadings L_r of entries N(0, ¼): not rank one
-``smooth0.5, 0.9``  along every mode neighbours are correlated φ, covariance φ^|a − b| (a Kronecker product)
-``scales``          every slice of every mode has a scale of its own, e^z with z ∼ N(0, 1), drawn once a run
-``drift-up, -down`` the level of sample t goes linearly from 1 to 3, or from 3 to 1
-``t3``              E_t times (χ²₃)^−½: all entries of a sample share the level; Student t₃, unit variance
-``t3-entries``      entries Student t₃, unit variance, independent
-``gains``           E_t times e^z, z ∼ N(0, 1): the gain of sample t
-``chi2``            entries (z² − 1)/√2
-``exponential``     entries Exp(1) − 1
-``t2.5-entries``    entries t with 2.5 degrees of freedom, with the quartiles of N(0, 1)
-``rare``            entries zero, but one in a hundred, which is N(0, 100)
-``serial0.5 …``     E_t = φ E_{t−1} + √(1 − φ²) Z_t, φ = 0.5, 0.9, 0.97, stationary
-``ma10``            the sum of ten successive Z over √10
-``slow-direction``  E + 4 a_t w, a_t stationary AR(0.9) of variance one: one slow direction in white noise
-==================  =============================================================================================
-
-``a+b`` is the step of b after that of a.
+step is given, w a random unit tensor of rank one, drawn once a run; E_t is sample t.  In ``LAWS``, ``a+b`` is the step
+of b after that of a.
 """
 
 from __future__ import annotations
@@ -131,13 +108,14 @@ def coloured(noise: Array, roots: list[Array]) -> Array:
     return noise
 
 
+def smooth_root(phi: float, d: int) -> Array:
+    """A root of the covariance φ^|a − b|."""
+    return np.asarray(np.linalg.cholesky(phi ** np.abs(np.subtract.outer(np.arange(d), np.arange(d)))))
+
+
 def smooth(phi: float) -> Step:
     """Covariance φ^|a − b| along every mode."""
-
-    def root(d: int) -> Array:
-        return np.asarray(np.linalg.cholesky(phi ** np.abs(np.subtract.outer(np.arange(d), np.arange(d)))))
-
-    return lambda _, noise: coloured(noise, [root(d) for d in noise.shape[1:]])
+    return lambda _, noise: coloured(noise, [smooth_root(phi, d) for d in noise.shape[1:]])
 
 
 def scales(rng: Rng, noise: Array) -> Array:

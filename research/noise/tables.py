@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from scipy.stats import binom
 
-from research.noise.row import LEVEL
+from research.noise.rows import LEVEL
 from research.studies.estimates import rate_interval
 from tpca.wording import markdown_table
 
@@ -49,12 +48,6 @@ def untested(record: Record) -> str:
     return f"{100 * share:.0f}" if share > 0.004 else ""
 
 
-def pooled(records: Sequence[Record], what: str) -> tuple[int, int]:
-    """Claims and runs of all rows for which there is a target."""
-    judged = [row for row in records if what not in row["excluded"]]
-    return int(sum(row[what] for row in judged)), sum(row["runs"] for row in judged)
-
-
 def uncovered(record: Record, what: str) -> bool:
     """Whether a share is outside of what is asked for by more than chance, at one row in a thousand."""
     held, runs = round(record[what]), record["runs"]
@@ -64,20 +57,17 @@ def uncovered(record: Record, what: str) -> bool:
 def targets(content: Content) -> list[tuple[str, str, str, bool]]:
     """What is asked for, what came out, and whether that is enough."""
     found = []
-    for kind, title in (("claims", "noise and designs"), ("real", "real data")):
-        for what, name in (("found", "a signal"), ("entries", "any entry")):
-            records = [row for row in rows(content, kind) if what not in row["excluded"]]
-            if not records:
-                continue
-            over = [row["name"] for row in records if missed(row, what)]
-            most = max(allowed(row["runs"]) for row in records)
-            said = f"{len(over)} of {len(records)} over" + (f": {'; '.join(over)}" if over else "")
-            runs = max(row["runs"] for row in records)
-            found.append((f"claims of {name}, {title}, each row", f"at most {most} of {runs}", said, not over))
-            claimed, all_runs = pooled(records, what)
-            rate = claimed / all_runs
-            target, said = f"at most {POOLED:.1%}", f"{rate:.1%} ({claimed} of {all_runs})"
-            found.append((f"claims of {name}, {title}, pooled", target, said, rate <= POOLED))
+    for what, name in (("found", "a signal"), ("entries", "any entry")):
+        if not (records := [row for row in rows(content, "claims") if what not in row["excluded"]]):
+            continue
+        over = [row["name"] for row in records if missed(row, what)]
+        most, runs = max(allowed(row["runs"]) for row in records), max(row["runs"] for row in records)
+        said = f"{len(over)} of {len(records)} over" + (f": {'; '.join(over)}" if over else "")
+        found.append((f"claims of {name}, each row", f"at most {most} of {runs}", said, not over))
+        claimed, all_runs = int(sum(row[what] for row in records)), sum(row["runs"] for row in records)
+        rate = claimed / all_runs
+        target, said = f"at most {POOLED:.1%}", f"{rate:.1%} ({claimed} of {all_runs})"
+        found.append((f"claims of {name}, pooled", target, said, rate <= POOLED))
     for row in rows(content, "power"):
         if row["name"].startswith("t₃ entries"):
             continue
@@ -125,16 +115,6 @@ def designs_table(content: Content) -> str:
     return markdown_table(("samples", "signal", "any entry", "not tested"), lines)
 
 
-def real_table(content: Content) -> str:
-    """Real data."""
-    lines = []
-    for row in rows(content, "real"):
-        lines.append(
-            (row["set"], row["sample"], row["null"], count(row, "found"), count(row, "entries"), untested(row))
-        )
-    return markdown_table(("data", "a sample is", "null", "signal", "any entry", "not tested"), lines)
-
-
 def power_table(content: Content) -> str:
     """Shares of runs that find the signal."""
     lines = []
@@ -157,16 +137,8 @@ def coverage_table(content: Content) -> str:
                 share = f"{100 * row[what] / row['runs']:.1f}" if row else ""
                 cells.append(f"**{share}**" if row and uncovered(row, what) else share)
         lines.append((f"{one['law']}, {one['dims']}", str(one["n"]), *cells))
-    head = (
-        "noise, sample",
-        "n",
-        "one: strength",
-        "entries",
-        "two: strengths",
-        "entries",
-        "30 % missing: strength",
-        "entries",
-    )
+    head = ("noise, sample", "n", "one: strength", "entries", "two: strengths", "entries", "30 % missing: strength",
+            "entries")  # fmt: skip
     return markdown_table(head, lines)
 
 
@@ -175,18 +147,17 @@ def made_line(content: Content) -> str:
     runs, made = sum(row["runs"] for row in content["rows"]), content["made"]
     revisions = sorted({one for row in content["rows"] for one in row["revisions"]})
     versions = f"Python {made['python']}, NumPy {made['numpy']}"
-    time = f"{content['core_seconds'] / 60:.0f} minutes of a core"
     each = []
     for kind in dict.fromkeys(row["kind"] for row in content["rows"]):
         sizes = [row["runs"] for row in rows(content, kind)]
         each.append(f"{kind} {min(sizes)}" + (f" to {max(sizes)}" if max(sizes) > min(sizes) else ""))
     said = f"Runs of a row: {', '.join(each)}."
-    return f"{said} {runs} fits, {time}, {versions}, revision {', '.join(revisions)}.\n"
+    return f"{said} {runs} fits, {versions}, revision {', '.join(revisions)}.\n"
 
 
 TABLES = {
     "made": made_line, "targets": targets_table, "claims": claims_table, "designs": designs_table,
-    "real": real_table, "power": power_table, "coverage": coverage_table,
+    "power": power_table, "coverage": coverage_table,
 }  # fmt: skip
 
 
@@ -197,11 +168,7 @@ def draw(content: Content, path: Path) -> None:
     with drawing() as plt:
         figure = plt.figure(figsize=(11, 9), layout="constrained")
         grid = figure.add_gridspec(2, 2, width_ratios=(1, 1.1))
-        left, top, bottom = (
-            figure.add_subplot(grid[:, 0]),
-            figure.add_subplot(grid[0, 1]),
-            figure.add_subplot(grid[1, 1]),
-        )
+        left, top, bottom = (figure.add_subplot(place) for place in (grid[:, 0], grid[0, 1], grid[1, 1]))
         laws = list(dict.fromkeys(row["law"] for row in rows(content, "claims") if "law" in row))
         for shift, (question, marker) in enumerate((("mean", "o"), ("effect", "s"))):
             for row in rows(content, "claims", question=question):

@@ -21,8 +21,7 @@ from typing import Any
 from research.real import measures, peers
 from research.real.sets import SETS
 from research.real.tables import draw
-from research.studies.store import made
-from tpca.files import replacing
+from research.studies.store import made, write_rows
 
 PEERS = ("tensorly", "pyttb", "mne", "scikit-learn", "cca-zoo", "eofs", "xeofs")
 
@@ -39,7 +38,7 @@ def measured(name: str) -> dict[str, Any]:
     row["peers"] = peers.compared(one, data, fit)
     row["orders"] = measures.orders(one, data)
     row["halves"] = measures.halves(one, data)
-    row["claims"] = measures.claims(one, data, peers.tests_for_nulls(one, data))
+    row["claims"] = measures.claims(one, data, peers.mne_tests(one, data, measures.NULL_RESAMPLES))
     row["seconds"] = time.process_time() - began
     return dict(rounded(row))
 
@@ -52,19 +51,11 @@ def about(minutes: float) -> dict[str, Any]:
             versions[package] = version(package)
         except PackageNotFoundError:
             versions[package] = "not installed"
-    return {
-        **made(),
-        "date": datetime.date.today().isoformat(),
-        "machine": {"processor": processor(), "cores": os.cpu_count()},
-        "minutes": round(minutes, 1),
-        "versions": versions,
-    }
-
-
-def processor() -> str:
-    """What the machine calls its processor."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    machine = {"processor": next(names, "unknown"), "cores": os.cpu_count()}
+    today = datetime.date.today().isoformat()
+    return {**made(), "date": today, "machine": machine, "minutes": round(minutes, 1), "versions": versions}
 
 
 def rounded(value: Any) -> Any:
@@ -109,10 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = run(list(SETS), options.processes)
     content = {"made": about((time.monotonic() - began) / 60), "rows": rows}
     if options.out is not None:
-        lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
-        with replacing(options.out) as (draft,):
-            head = json.dumps(content["made"], ensure_ascii=False)
-            draft.write_text(f'{{"made": {head},\n"rows": [\n{lines}\n]}}\n', encoding="utf-8")
+        write_rows(options.out, content)
     if options.figure is not None:
         draw(content, options.figure)
 

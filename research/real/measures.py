@@ -76,21 +76,16 @@ def answer(one: DataSet, data: Samples) -> Row:
         each = fitted(one, data, dependence=None, n_components=count).correlations_
         return {**shared, "n": len(data.X[0]), "dims": [view.shape[1] for view in data.X],
                 "strength": float(fit.correlations_[0]), "correlations": [float(r) for r in each]}  # fmt: skip
-    found = fit.result_
+    found, both = fit.result_, zip(vectors(fit), data.ticks, strict=True)
     row = {**shared, "n": len(data.X), "dims": list(fit.shape_in_), "strength": float(fit.strengths_[0]),
            "interval": [float(end) for end in fit.strength_intervals_[0]], "length": found.components[0].length,
            "entries": _claimed(fit), "units": found.n_units,
            "flips": found.n_resamples, "inflation": found.inflation, "rank_one_share": fit.rank_one_share_,
-           "top": [_top(v, t) for v, t in zip(vectors(fit), data.ticks, strict=True)]}  # fmt: skip
+           "top": [str(list(ticks)[int(np.argmax(np.abs(v)))]) for v, ticks in both]}  # fmt: skip
     if one.question == "variation":
         three = fitted(one, data, n_components=3, n_resamples=19)
         row["shares"] = [float(share) for share in three.explained_variance_ratio_]
     return row
-
-
-def _top(vector: Any, ticks: Any) -> str:
-    """The entry with the largest weight."""
-    return str(list(ticks)[int(np.argmax(np.abs(vector)))])
 
 
 def _claimed(fit: Any) -> int:

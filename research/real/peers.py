@@ -26,14 +26,12 @@ from typing import Any
 import numpy as np
 
 from research.real import plain
-from research.real.measures import NULL_RESAMPLES, Row
+from research.real.measures import Row
 from research.real.sets import DataSet, Samples
 from tpca.tensors.blocks import Array
 
 PERMUTATIONS = 999
 SCORED = 99  # permutations where each takes five fits, or a whole CCA
-
-
 MODULES = ("tensorly.decomposition", "pyttb", "mne.stats", "sklearn.model_selection", "cca_zoo.linear", "eofs.standard",
            "xeofs")  # fmt: skip
 
@@ -45,9 +43,9 @@ def installed(name: str) -> bool:
 
 def load_all() -> None:
     """Import whoever is there, so that no peer's time is that of its import."""
-    for name in MODULES:
-        if installed(name.partition(".")[0]):
-            with quiet():
+    with quiet():
+        for name in MODULES:
+            if installed(name.partition(".")[0]):
                 importlib.import_module(name)
 
 
@@ -59,15 +57,20 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def timed(call: Callable[[], Row]) -> Row:
+def timed(call: Callable[..., Row], *given: Any) -> Row:
     """What it gives, with its seconds; a peer that cannot do it says why."""
     began = time.process_time()
     try:
         with quiet():
-            found = call()
+            found = call(*given)
     except Exception as problem:  # whatever it is, it is a row of the table, and the others go on
         return {"failed": f"{type(problem).__name__}: {problem}"[:200]}
     return {**found, "seconds": time.process_time() - began}
+
+
+def flat(data: Samples) -> Array:
+    """Samples as rows of a table."""
+    return np.asarray(data.X).reshape(len(data.X), -1)
 
 
 # Rank-one fits --------------------------------------------------------------------------------------------------------
@@ -119,24 +122,15 @@ def mne_p(data: Samples, question: str, neighbours: Any, permutations: int) -> f
     """Least p of any entry (``neighbours=False``) or cluster; 1 where no entry exceeds the threshold."""
     from mne.stats import permutation_cluster_1samp_test, permutation_cluster_test, permutation_t_test
 
-    flat = np.asarray(data.X).reshape(len(data.X), -1)
-    common = {
-        "n_permutations": permutations,
-        "adjacency": neighbours,
-        "out_type": "mask",
-        "verbose": "error",
-        "n_jobs": 1,
-    }
+    rows, common = flat(data), {"n_jobs": 1, "rng": 0, "verbose": "error"}
+    clusters = {"n_permutations": permutations, "adjacency": neighbours, "out_type": "mask", **common}
     with quiet():
-        if question == "mean":
-            flat = np.nan_to_num(flat)
-            if neighbours is False:
-                _, p, _ = permutation_t_test(flat, permutations, n_jobs=1, rng=0, verbose="error")
-            else:
-                _, _, p, _ = permutation_cluster_1samp_test(flat, rng=0, **common)
+        if question != "mean":
+            p = permutation_cluster_test([rows[data.y == label] for label in np.unique(data.y)], **clusters)[2]
+        elif neighbours is False:
+            p = permutation_t_test(np.nan_to_num(rows), permutations, **common)[1]
         else:
-            groups = [flat[data.y == label] for label in np.unique(data.y)]
-            _, _, p, _ = permutation_cluster_test(groups, rng=0, **common)
+            p = permutation_cluster_1samp_test(np.nan_to_num(rows), **clusters)[2]
     return float(min(p, default=1.0))
 
 
@@ -150,48 +144,36 @@ def predicted_p(data: Samples, question: str) -> Row:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    folds = (
-        KFold(5, shuffle=True, random_state=0)
-        if question == "dose"
-        else StratifiedKFold(5, shuffle=True, random_state=0)
-    )
-    model = make_pipeline(StandardScaler(), Ridge(1.0) if question == "dose" else RidgeClassifier(1.0))
-    flat = np.asarray(data.X).reshape(len(data.X), -1)
-    score, _, p = permutation_test_score(model, flat, data.y, cv=folds, n_permutations=SCORED, random_state=0)
+    split, ridge = (KFold, Ridge) if question == "dose" else (StratifiedKFold, RidgeClassifier)
+    folds, model = split(5, shuffle=True, random_state=0), make_pipeline(StandardScaler(), ridge(1.0))
+    score, _, p = permutation_test_score(model, flat(data), data.y, cv=folds, n_permutations=SCORED, random_state=0)
     return {"p": float(p), "score": float(score)}
 
 
 # Variation ------------------------------------------------------------------------------------------------------------
 
 
-def pca_shares(data: Samples) -> Row:
-    """Shares of the first three components of scikit-learn's PCA."""
-    from sklearn.decomposition import PCA
+def shares(data: Samples, tool: str) -> Row:
+    """Shares of the first three components of scikit-learn's PCA, or EOFs of eofs or xeofs."""
+    rows = flat(data)
+    count = min(3, *rows.shape)
+    if tool == "scikit-learn":
+        from sklearn.decomposition import PCA
 
-    flat = np.asarray(data.X).reshape(len(data.X), -1)
-    return {
-        "shares": [float(s) for s in PCA(min(3, *flat.shape), svd_solver="full").fit(flat).explained_variance_ratio_]
-    }
+        found = PCA(count, svd_solver="full").fit(rows).explained_variance_ratio_
+    elif tool == "eofs":
+        from eofs.standard import Eof
 
+        found = Eof(rows).varianceFraction(neigs=count)
+    else:
+        import xarray
+        import xeofs
 
-def eofs_shares(data: Samples) -> Row:
-    """Shares of the first three EOFs of eofs."""
-    from eofs.standard import Eof
-
-    flat = np.asarray(data.X).reshape(len(data.X), -1)
-    return {"shares": [float(s) for s in Eof(flat).varianceFraction(neigs=min(3, *flat.shape))]}
-
-
-def xeofs_shares(data: Samples) -> Row:
-    """Shares of the first three EOFs of xeofs."""
-    import xarray
-    import xeofs
-
-    flat = np.asarray(data.X).reshape(len(data.X), -1)
-    model = xeofs.single.EOF(n_modes=min(3, *flat.shape), random_state=0)
-    places = {"sample": np.arange(len(flat)), "entry": np.arange(flat.shape[1])}
-    model.fit(xarray.DataArray(flat, places, ("sample", "entry")), dim="sample")
-    return {"shares": [float(s) for s in model.explained_variance_ratio().values]}
+        model = xeofs.single.EOF(n_modes=count, random_state=0)
+        places = {"sample": np.arange(len(rows)), "entry": np.arange(rows.shape[1])}
+        model.fit(xarray.DataArray(rows, places, ("sample", "entry")), dim="sample")
+        found = model.explained_variance_ratio().values
+    return {"shares": [float(s) for s in found]}
 
 
 # Views ----------------------------------------------------------------------------------------------------------------
@@ -222,33 +204,28 @@ def cca_row(data: Samples) -> Row:
 def compared(one: DataSet, data: Samples, fit: Any) -> dict[str, Row]:
     """Every peer that answers the question."""
     if one.question == "views":
-        return {"cca-zoo": timed(lambda: cca_row(data))}
+        return {"cca-zoo": timed(cca_row, data)}
     found: dict[str, Row] = {}
     D = plain.estimate(data, one.question)
     if D.ndim > 1:
-        found["TensorLy"] = timed(lambda: rank_one_row(D, fit, tensorly_rank_one))
-        found["pyttb"] = timed(lambda: rank_one_row(D, fit, pyttb_rank_one))
-    if one.question in ("mean", "labels"):
-        near = adjacency(data)
-        found["MNE max"] = timed(lambda: {"p": mne_p(data, one.question, False, PERMUTATIONS)})
-        found["MNE clusters"] = timed(lambda: {"p": mne_p(data, one.question, near, PERMUTATIONS)})
+        found["TensorLy"] = timed(rank_one_row, D, fit, tensorly_rank_one)
+        found["pyttb"] = timed(rank_one_row, D, fit, pyttb_rank_one)
+    for name, test in mne_tests(one, data, PERMUTATIONS).items():
+        found[name] = timed(lambda test=test: {"p": test(data)})
     if one.question in ("labels", "dose"):
-        found["scikit-learn"] = timed(lambda: predicted_p(data, one.question))
+        found["scikit-learn"] = timed(predicted_p, data, one.question)
     if one.question == "variation":
-        found["scikit-learn"] = timed(lambda: pca_shares(data))
-        if installed("eofs"):
-            found["eofs"] = timed(lambda: eofs_shares(data))
-        if installed("xeofs"):
-            found["xeofs"] = timed(lambda: xeofs_shares(data))
+        for name in ("scikit-learn", *filter(installed, ("eofs", "xeofs"))):
+            found[name] = timed(shares, data, name)
     return found
 
 
-def tests_for_nulls(one: DataSet, data: Samples) -> dict[str, Callable[[Samples], float]]:
-    """Tests of peers that are run on every version without a signal."""
+def mne_tests(one: DataSet, data: Samples, permutations: int) -> dict[str, Callable[[Samples], float]]:
+    """MNE's tests: of the data as they are, and of every version without a signal."""
     if one.question not in ("mean", "labels"):
         return {}
-    near = adjacency(data)
-    return {
-        "MNE max": lambda version: mne_p(version, one.question, False, NULL_RESAMPLES),
-        "MNE clusters": lambda version: mne_p(version, one.question, near, NULL_RESAMPLES),
-    }
+
+    def test(near: Any) -> Callable[[Samples], float]:
+        return lambda version: mne_p(version, one.question, near, permutations)
+
+    return {"MNE max": test(False), "MNE clusters": test(adjacency(data))}

@@ -1,31 +1,29 @@
-"""The tables and the figure of docs/real.md, and the table of README.md, from docs/real.json."""
+"""The tables and the figure of docs/real.md, and the table of README.md, from docs/real.json.
+
+``reasons.toml`` says why answers differ or surprise.
+"""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import binom
 
-from research.real.reasons import REASONS
+from research.noise.rows import LEVEL
+from research.noise.tables import allowed
 from research.real.sets import SETS
 from tpca.wording import markdown_table
 
 Row = dict[str, Any]
 Content = dict[str, Any]
 
-LEVEL = 0.05
-RARELY = 0.001  # a test of exactly 5 % exceeds the bound of a row so rarely
+REASONS: dict[str, str] = tomllib.loads((Path(__file__).parent / "reasons.toml").read_text(encoding="utf-8"))
 TESTS = ("MNE max", "MNE clusters", "scikit-learn", "cca-zoo")
 SAME = 1e-6
 ALIKE = 0.5  # cosine of halves below which their patterns do not agree
-
-
-def allowed(runs: int, rarely: float = RARELY) -> int:
-    """Claims of so many runs that a test of exactly 5 % exceeds so rarely."""
-    return int(binom.ppf(1 - rarely, runs, LEVEL))
 
 
 def of(content: Content, *questions: str) -> list[Row]:
@@ -92,16 +90,13 @@ def checks_table(content: Content) -> str:
         free, auto = orders["any_order"], orders["auto"]
         looked = between(auto["p"]) + (f", {auto['not_tested']} not tested" if auto["not_tested"] else "")
         others = [claims["others"].get(name) for name in TESTS[:2]]
-        lines.append((row["name"], between(free["p"]), between(orders["seeds"]), looked, *_halves(halves),
+        agree = ("–", "–") if halves["median"] is None else (f"{halves['median']:.3f}", str(halves["both_claimed"]))
+        lines.append((row["name"], between(free["p"]), between(orders["seeds"]), looked, *agree,
                       _claims(claims["claims"], claims["runs"]), f"{claims['not_tested'] or ''}",
                       *("–" if other is None else _claims(other, claims["runs"]) for other in others)))  # fmt: skip
     head = ("data", "p over ten orders, any order", "over ten seeds", "over ten orders, default", "cosine of halves",
             "both claimed, of 10", "false claims, of 100", "not tested", "MNE, max", "MNE, clusters")  # fmt: skip
     return markdown_table(head, lines)
-
-
-def _halves(halves: Row) -> tuple[str, str]:
-    return ("–", "–") if halves["median"] is None else (f"{halves['median']:.3f}", str(halves["both_claimed"]))
 
 
 def _claims(count: int, runs: int) -> str:

@@ -125,7 +125,10 @@ def simulate_online(
     :mod:`research.simulate.paper`), 0 every single sample.  A run in which every mode has passed 0.9 is over: what
     noise is left there, √(d/N), does not bring it back.
     """
-    begin = np.array([_random_overlap(d, rng) for d in dims])
+    begin = np.empty(len(dims))  # inner products of uniform unit vectors with fixed ones
+    for n, d in enumerate(dims):
+        first = rng.standard_normal()
+        begin[n] = first / math.sqrt(first**2 + rng.chisquare(d - 1))
     step_size = 1 / math.sqrt(max(dims) * samples)
     ends = []
     for sign in (1.0, -1.0):
@@ -134,12 +137,6 @@ def simulate_online(
         compiled(_ascend)(aligned, np.array(dims, dtype=np.float64), strength, step_size, float(samples), coarse, rng)
         ends.append(aligned)
     return max(ends, key=lambda a: float(np.prod(a)))
-
-
-def _random_overlap(length: int, rng: np.random.Generator) -> float:
-    """Inner product of a uniform unit vector with a fixed one."""
-    first = rng.standard_normal()
-    return float(first / math.sqrt(first**2 + rng.chisquare(length - 1)))
 
 
 def _ascend(

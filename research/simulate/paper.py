@@ -4,6 +4,11 @@ What :class:`tpca.solvers.paper.run.PaperRun` does with samples, :class:`Simulat
 iterates.  All starts share their random vectors and have samples of their own, so given those vectors they are
 independent.
 
+* A pair's start :math:`W_0 = e\,\frac{(I\;0)}{2\sqrt d} + f\,\frac12 u u'^\top` (e, f signs, u, u' random unit
+  vectors) enters only through
+  :math:`\langle W_0, A\rangle = e\,Cor(v, v')/(2\sqrt d) + f\,\tfrac12\langle u, v\rangle\langle u', v'\rangle` and
+  :math:`\|W_0\|^2 = \tfrac12 + e f\,Cor(u, u')/(2\sqrt d)`, a vector block's through :math:`f\langle u, v\rangle`.
+  That is O(d); the block itself is built only when its final iterate is asked for.
 * A block's turn: :func:`research.simulate.chain.advance` with :math:`s = \lambda\prod_{i\ne m}\alpha_i`.
 * Selection: the mean reward of a start over N_0 samples is :math:`N(\lambda\prod_m\alpha_m, 1/N_0)`.
 * c_3 search: the score's mean is :math:`\lambda\prod_m Cor_m` (times :math:`\langle u_1, v_1\rangle` at odd order), its
@@ -22,15 +27,16 @@ of 1/ε steps whatever d is.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from research.simulate.chain import advance
-from research.simulate.starts import BlockStart
 from tpca.errors import SolverError
-from tpca.model import SpikedTensor
+from tpca.model import SpikedTensor, cor
 from tpca.solvers.paper.run import block_vectors
 from tpca.solvers.paper.schedule import Constants, Leg, Schedule, decay_length, empirical_schedule, search_steps
 from tpca.solvers.rank_one import positive
@@ -38,6 +44,64 @@ from tpca.tensors.blocks import Array, Partition, unit
 
 # Relaxation times after which a turn has forgotten where it began.
 SETTLED = 60.0
+Signs = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class BlockStart:
+    """One block's start: its random vectors, and the signs that its parts take."""
+
+    truth: tuple[Array, ...]
+    random: tuple[Array, ...]
+    kind: str
+    """``"both"``, ``"identity"`` or ``"random"``: the parts there are."""
+    spare: tuple[Array, ...] = ()
+    """Of a vector block: what it begins with instead of its start with the other sign."""
+
+    @classmethod
+    def draw(cls, truth: tuple[Array, ...], kind: str, rng: np.random.Generator, spare: bool = False) -> BlockStart:
+        """Random vectors for a block; of one mode the random part is all there is."""
+        random = tuple(unit(rng.standard_normal(len(v))) for v in truth)
+        alone = len(truth) == 1
+        another = (unit(rng.standard_normal(len(truth[0]))),) if spare and alone else ()
+        return cls(truth, random, "random" if alone else kind, another)
+
+    @property
+    def signs(self) -> list[Signs]:
+        """All choices of the signs of the parts."""
+        return list(itertools.product((1.0, -1.0), repeat=2 if self.kind == "both" else 1))
+
+    def coordinates(self, signs: Signs) -> Array:
+        """(a, q, r) of the start scaled to unit length; r = 0."""
+        if self.spare and signs[0] < 0:
+            return replace(self, random=self.spare, spare=()).coordinates((1.0,))
+        weights = self._weights(signs)
+        overlaps, inner = self.overlaps()
+        a = float(np.dot(weights, overlaps)) / math.sqrt(weights @ inner @ weights)
+        return np.array([a, math.sqrt(max(0.0, 1.0 - a * a)), 0.0])
+
+    def block(self, signs: Signs) -> Array:
+        """The start itself, scaled to unit length."""
+        if len(self.truth) == 1:
+            return self.spare[0] if self.spare and signs[0] < 0 else unit(signs[0] * self.random[0])
+        shape = tuple(len(v) for v in self.truth)
+        parts = np.stack([unit(np.eye(shape[0], shape[1])), np.multiply.outer(*self.random)])
+        return unit(np.tensordot(self._weights(signs), parts, axes=1))
+
+    def _weights(self, signs: Signs) -> Array:
+        """Weight of the identity and of the random part."""
+        if self.kind == "both":
+            return np.array(signs) / 2
+        return np.array([signs[0], 0.0] if self.kind == "identity" else [0.0, signs[0]])
+
+    def overlaps(self) -> tuple[Array, Array]:
+        """Inner products of the unit parts with the truth, and with each other."""
+        random = math.prod(float(u @ v) for u, v in zip(self.random, self.truth, strict=True))
+        if len(self.truth) == 1:
+            return np.array([0.0, random]), np.eye(2)
+        root = math.sqrt(min(len(v) for v in self.truth))
+        both = cor(*self.random) / root
+        return np.array([cor(*self.truth) / root, random]), np.array([[1.0, both], [both, 1.0]])
 
 
 class SimulatedRun:
@@ -47,16 +111,15 @@ class SimulatedRun:
         self,
         truth: SpikedTensor,
         rng: np.random.Generator,
-        partition: Partition | None = None,
         starts: str = "both",
         coarse: float = 0.0,
         spare: bool = False,
     ) -> None:
         self.truth, self.rng, self.coarse = truth, rng, coarse
-        self.partition = Partition.pairs(truth.dims) if partition is None else partition
+        self.partition = Partition.pairs(truth.dims)
         vectors = [tuple(truth.vectors[n] for n in group) for group in self.partition.groups]
         self.starts = [BlockStart.draw(each, starts, rng, spare) for each in vectors]
-        self.signs = _combinations([start.signs for start in self.starts])
+        self.signs = list(itertools.product(*(start.signs for start in self.starts)))
         self.coordinates = []
         for m, start in enumerate(self.starts):
             rows = {signs: start.coordinates(signs) for signs in start.signs}
@@ -197,11 +260,3 @@ def _orthogonal(array: Array, directions: Sequence[Array]) -> Array:
     for direction in directions:
         array = array - np.vdot(array, direction) * direction
     return array
-
-
-def _combinations(choices: list[list[tuple[float, ...]]]) -> list[tuple[tuple[float, ...], ...]]:
-    """One choice of signs for every block, all of them, the last block's changing fastest."""
-    every: list[tuple[tuple[float, ...], ...]] = [()]
-    for choice in choices:
-        every = [(*before, signs) for before in every for signs in choice]
-    return every

@@ -5,6 +5,7 @@ Against the samples of the last phase (*convergence*), and at growing d for the 
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -14,9 +15,8 @@ from research.baselines import ALS
 from research.law import LawEngine
 from research.simulate import SimulatedRun
 from research.studies.climbs import COARSE
-from research.studies.estimates import PowerLaw, power_law_of, slope_finding
-from research.studies.store import key
-from research.studies.study import Finding, Params, Records, Scale, Study, Verdict
+from research.studies.estimates import PowerLaw, Slope, power_law_of
+from research.studies.study import Finding, Params, Records, Study, chosen, key
 from research.theory import cramer_rao, gaussian_error
 from tpca.engines import open_engine
 from tpca.model import SpikedTensor
@@ -32,37 +32,35 @@ KINDS = {"Phase III": ((12, 16, 24, 32, 64, 128), 10), "ALS": ((12, 16, 24), 6),
 FACTORS = (256, 1024, 4096)  # T₃ in d²; N = 4·T₃: two blocks, two signs
 
 
-def _phase_grid(scale: Scale) -> list[Params]:
-    """Phase III simulated, and on real samples of several noise laws."""
-    quick = scale == "quick"
-    simulated = [2**j for j in (range(15, 22, 2) if quick else range(14, 26))]
-    dense = [2**j for j in (range(12, 15) if quick else range(11, 16))]
-    seeds, few = (4, 2) if quick else (20, 6)
-    trials: list[Params] = []
-    for dim in (16,) if quick else (16, 32):
-        trials += [{"kind": "simulated", "dim": dim, "steps": t, "seed": s} for t in simulated for s in range(seeds)]
-    for noise in NOISES:
-        trials += [{"kind": noise, "dim": 5, "steps": t, "seed": s} for t in dense for s in range(few)]
-    return trials
+def _phase_trials() -> list[Params]:
+    """Phase III simulated, and on real samples of several noise laws, from T₃ = 80 entries of a block on.
+
+    There the start is forgotten.
+    """
+    cells = [("simulated", dim, range(14, 26), 20) for dim in (16, 32)] + [(n, 5, range(11, 16), 6) for n in NOISES]
+    return [
+        {"kind": kind, "dim": dim, "steps": 2**j, "seed": seed}
+        for kind, dim, powers, seeds in cells
+        for j in powers
+        for seed in range(seeds)
+        if 2**j >= 80 * dim**2
+    ]
 
 
 def _phase_error(params: Params) -> dict[str, Any]:
     """One error, averaged over the modes."""
     truth = SpikedTensor.random((params["dim"],) * 4, 1.0, random_state=params["seed"])
-    rng = generator(params["seed"], key(params))
-    leg = Leg(math.log(params["steps"]) ** 2 / (2 * params["steps"]), params["steps"])
-    simulated = params["kind"] == "simulated"
-    vectors = last_phase(truth, leg, rng).vectors() if simulated else _sampled(truth, leg, params, rng)
+    rng, simulated = generator(params["seed"], key(params)), params["kind"] == "simulated"
+    vectors = last_phase(truth, params["steps"], rng).vectors() if simulated else _sampled(truth, params, rng)
     return {"loss": float(np.mean(truth.loss(vectors))), "samples": params["steps"]}
 
 
 def phase_laws(records: Records) -> dict[tuple[str, int], PowerLaw]:
-    """Median squared error against T₃, from T₃ = 80 entries of a block on: the start must be forgotten."""
+    """Median squared error against T₃."""
     groups: dict[tuple[str, int], dict[float, list[float]]] = {}
     for r in records:
-        kind, dim = r.params["kind"], r.params["dim"]
-        if r.params["steps"] >= 80 * dim**2:
-            groups.setdefault((kind, dim), {}).setdefault(r.params["steps"], []).append(r.result["loss"])
+        own = groups.setdefault((r.params["kind"], r.params["dim"]), {})
+        own.setdefault(r.params["steps"], []).append(r.result["loss"])
     return {place: power_law_of(values, math.log) for place, values in sorted(groups.items())}
 
 
@@ -71,32 +69,35 @@ def _phase_slopes(records: Records) -> list[Finding]:
     found = []
     for (kind, dim), law in phase_laws(records).items():
         label = f"Phase III, {'Gaussian, simulated' if kind == 'simulated' else kind}, d = {dim}"
-        runs = sum((r.params["kind"], r.params["dim"]) == (kind, dim) for r in records)
+        runs = len(chosen(records, kind=kind, dim=dim))
         note = f"{runs} runs{', outside the assumption' if kind == 'student-t' else ''}."
-        found.append(slope_finding(label, law, -1, note, form="log T₃"))
+        found += Slope(label, -1, law, note, "log T₃")(records)
     return found
 
 
-def last_phase(truth: SpikedTensor, leg: Leg, rng: np.random.Generator) -> SimulatedRun:
+def legs(steps: int) -> list[Leg]:
+    """Of both blocks."""
+    return [Leg(math.log(steps) ** 2 / (2 * steps), steps)] * 2
+
+
+def last_phase(truth: SpikedTensor, steps: int, rng: np.random.Generator) -> SimulatedRun:
     """Phase III on the reduced chain."""
     run = SimulatedRun(truth, rng, coarse=COARSE)
     run.coordinates = [np.array([[START, math.sqrt(1 - START**2), 0.0]]) for _ in run.coordinates]
-    run.estimate([leg] * len(run.partition))
+    run.estimate(legs(steps))
     return run
 
 
-def _sampled(truth: SpikedTensor, leg: Leg, params: Params, rng: np.random.Generator) -> tuple[Array, ...]:
+def _sampled(truth: SpikedTensor, params: Params, rng: np.random.Generator) -> tuple[Array, ...]:
     """Phase III on real samples."""
     stream = truth.stream(noise=params["kind"], random_state=params["seed"])
-    run = PaperRun(open_engine(stream), rng)
-    partition = Partition.pairs(truth.dims)
-    begin = []
+    run, partition, begin = PaperRun(open_engine(stream), rng), Partition.pairs(truth.dims), []
     for block in partition.outer(truth.vectors):
         beside = rng.standard_normal(block.shape)
         beside = unit(beside - np.vdot(beside, block) * block)
         begin.append((START * block + math.sqrt(1 - START**2) * beside)[None])
     run.replicas = tuple(begin)
-    run.estimate([leg] * len(partition))
+    run.estimate(legs(params["steps"]))
     return block_vectors(partition, tuple(block[0] for block in run.replicas), "power", rng)
 
 
@@ -105,30 +106,13 @@ CONVERGENCE = Study(
     "Squared error against the samples of the last phase",
     "Gaussian noise: at most Õ(d²/(λ²T₃)), slope −1 (times log T₃: the step size is halved log T₃ times). Other "
     "noise: −½ in the theorem, −1 by erratum 18 of docs/paper.md for all noise of the assumption.",
-    _phase_grid,
+    _phase_trials(),
     _phase_error,
-    lambda params: params["steps"] * 1.5e-4 if params["kind"] in NOISES else 0.3,
     [_phase_slopes],
     planned=lambda params: {"samples": params["steps"]},
+    laws=lambda records: {f"Phase III, {kind}, d = {d}": law for (kind, d), law in phase_laws(records).items()},
+    axes=("samples T₃", "squared error"),
 )
-
-
-def _method_grid(scale: Scale) -> list[Params]:
-    """Every method at N = 4·f·d²."""
-    quick, trials = scale == "quick", []
-    for kind, (dims, seeds) in KINDS.items():
-        for dim in dims[:3] if kind == "Phase III" and quick else dims[:2] if quick else dims:
-            for factor in FACTORS[:2] if quick else FACTORS:
-                trials += [
-                    {"kind": kind, "dim": dim, "factor": factor, "seed": s} for s in range(2 if quick else seeds)
-                ]
-    return trials
-
-
-def _method_cost(params: Params) -> float:
-    """Draws of d⁴ numbers."""
-    entries = float(params["dim"]) ** 4
-    return {"Phase III": 0.3, "ALS": 4e-7 * entries, "refinement": 3e-6 * entries}[params["kind"]]
 
 
 def _method_error(params: Params) -> dict[str, Any]:
@@ -137,7 +121,9 @@ def _method_error(params: Params) -> dict[str, Any]:
     truth = SpikedTensor.random((dim,) * 4, 1.0, random_state=1000 + seed)
     steps = params["factor"] * dim**2
     if params["kind"] == "Phase III":
-        return _phase_three(truth, steps, generator(seed, key(params)))
+        run = last_phase(truth, steps, generator(seed, key(params)))
+        loss, beside = float(np.mean(truth.loss(run.vectors()))), float(np.mean(1 - np.abs(run.alignments)))
+        return {"loss": loss, "beside": beside, "samples": 4 * steps}
     engine = LawEngine(truth, random_state=1000 + seed, max_samples=4 * steps)
     if params["kind"] == "ALS":
         found = ALS(random_state=seed).run(engine)
@@ -164,42 +150,24 @@ def _method_slopes(records: Records) -> list[Finding]:
     """Slopes in d, their constants, and every method over the Cramér–Rao limit at the same N."""
     found = []
     for name, law in method_laws(records).items():
-        power = 1 if name.endswith("vectors") else 2
-        shares = [y / x**power for x, y in law.points.items()]
-        unit = "log T/T" if name.startswith("Phase III") else "1/N"
-        note = f"{np.mean(shares):.3f}·d{'²' if power == 2 else ''}·{unit} on average."
-        bound = 2 if name.startswith("Phase III") else 1
-        found.append(slope_finding(f"{name}, against d", law, bound, note))
+        power, ours = 1 if name.endswith("vectors") else 2, not name.startswith("Phase III")
+        share = np.mean([y / x**power for x, y in law.points.items()])
+        note = f"{share:.3f}·d{'²' if power == 2 else ''}·{'1/N' if ours else 'log T/T'} on average."
+        found += Slope(f"{name}, against d", 1 if ours else 2, law, note)(records)
     for kind in KINDS:
-        mine = [r for r in records if r.params["kind"] == kind]
-        if not mine:
+        if not (mine := chosen(records, kind=kind)):
             continue
         ratios = [r.result["loss"] / cramer_rao(r.params["dim"], 1.0, r.result["samples"]) for r in mine]
-        error = float(np.std(ratios) / math.sqrt(len(ratios)))
-        text = f"{np.mean(ratios):.2f} ± {error:.2f}"
-        verdict = Verdict.of(float(np.mean(ratios)) > 1 - 3 * error)
-        note = (
-            "log T times as much, and both signs and every block have samples of their own."
-            if kind == "Phase III"
-            else ""
-        )
-        found.append(Finding(f"{kind}, loss over Cramér–Rao at the same N", "at least 1", text, verdict, note))
-    worst = [r for r in records if r.params["kind"] == "Phase III"]
-    if worst:
+        mean, error = float(np.mean(ratios)), float(np.std(ratios) / math.sqrt(len(ratios)))
+        label, text = f"{kind}, loss over Cramér–Rao at the same N", f"{mean:.2f} ± {error:.2f}"
+        note = "log T times as much, and both signs and every block have samples of their own."
+        found.append(Finding(label, "at least 1", text, mean > 1 - 3 * error, note if kind == "Phase III" else ""))
+    if worst := chosen(records, kind="Phase III"):
         bounds = [gaussian_error(4, r.params["dim"], 1.0, r.result["samples"] / 4, 0.1) for r in worst]
-        shares = [r.result["loss"] / bound for r, bound in zip(worst, bounds, strict=True)]
-        text = f"largest {max(shares):.1e} of it"
-        found.append(
-            Finding("Phase III, loss over the paper's bound, δ = 0.1", "at most 1", text, Verdict.of(max(shares) <= 1))
-        )
+        most = max(r.result["loss"] / bound for r, bound in zip(worst, bounds, strict=True))
+        label = "Phase III, loss over the paper's bound, δ = 0.1"
+        found.append(Finding(label, "at most 1", f"largest {most:.1e} of it", most <= 1))
     return found
-
-
-def _phase_three(truth: SpikedTensor, steps: int, rng: np.random.Generator) -> dict[str, Any]:
-    """Phase III, final blocks drawn."""
-    run = last_phase(truth, Leg(math.log(steps) ** 2 / (2 * steps), steps), rng)
-    loss = float(np.mean(truth.loss(run.vectors())))
-    return {"loss": loss, "beside": float(np.mean(1 - np.abs(run.alignments))), "samples": 4 * steps}
 
 
 ACCURACY = Study(
@@ -208,10 +176,14 @@ ACCURACY = Study(
     "Order 4, λ = 1. The paper bounds the loss of every vector by Õ(d²/(λ²T₃)) (Corollary "
     "main-result-gaussian-ass-even). No unbiased estimate is better than (d−1)/(λ²N). Ours: the blocks' 1 − α has "
     "d², the top vectors of the blocks d: the bound is loose by d.",
-    _method_grid,
+    [
+        {"kind": kind, "dim": dim, "factor": factor, "seed": seed}
+        for kind, (dims, seeds) in KINDS.items()
+        for dim, factor, seed in itertools.product(dims, FACTORS, range(seeds))
+    ],
     _method_error,
-    _method_cost,
     [_method_slopes],
     planned=lambda params: {"samples": 4.0 * params["factor"] * params["dim"] ** 2},
-    figure=method_laws,
+    laws=method_laws,
+    axes=("d", "squared error × N, or × T₃/log T₃"),
 )

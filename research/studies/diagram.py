@@ -6,37 +6,24 @@ N₅₀, and N₉₀ beside it.
 
 What theory says of it: λ²N ~ d^{k̄-2} of the paper's algorithm without correlation (d^{k̄-1} as printed at odd order),
 falling to d^{k̄/2}; d^{k̄/2} of whatever unfolds; d^k̄/S for S floats of state (Dudeja & Hsu 2024); and the least λ²N at
-which the best rank-one fit of the mean has a maximum near the signal, k̄ d β² with β of
-:func:`research.theory.limit_threshold`.  That fit is measured against the random-matrix limit on its own, at growing d:
-it is a property of the data, so its climb may begin at the truth.
+which the best rank-one fit of the mean, which ALS ends in, has a maximum near the signal, k̄ d β² with β of
+:func:`research.theory.limit_threshold`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Any
 
-import numpy as np
-
-from research.methods import METHODS, Problem
-from research.studies.climbs import cell_of
-from research.studies.estimates import Curve, Interval, Ratio, interval_of, power_law, slope_finding
-from research.studies.memory import DIAL, cell_cost, curve_of, planned_cell, run_cell
-from research.studies.study import Finding, Params, Records, Scale, Study, Verdict
-from research.theory import least_samples, limit_alignment, limit_threshold, noise_norm
-from tpca.model import SpikedTensor
-from tpca.randomness import generator
-from tpca.solvers.rank_one import along, alternate
-from tpca.tensors.blocks import Array, unit
+from research.methods import METHODS
+from research.studies.estimates import Curve, Interval, Ratio, Slope, interval_of, power_law
+from research.studies.memory import DIAL, curve_of, planned_cell, run_cell
+from research.studies.study import Finding, Params, Records, Study, chosen
+from research.theory import least_samples, limit_threshold
 
 DIMS = {3: 24, 4: 12, 5: 8, 6: 6}
 SHOWN = ("paper", "race", "amp", "unfolding", "als")
 STRENGTHS = (0.25, 0.5, 1.0, 2.0)
 CORRELATIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
-BETAS = (1.3, 1.5, 2.0, 3.0, 5.0)
-LIMITS = {3: (20, 40, 60), 4: (10, 16, 22)}  # d at which the best rank-one fit is measured
-STARTS = 50  # of the best fit of noise
 
 
 def shown(order: int) -> tuple[str, ...]:
@@ -44,51 +31,17 @@ def shown(order: int) -> tuple[str, ...]:
     return SHOWN if order > 3 else SHOWN[1:]
 
 
-def _grid(scale: Scale) -> list[Params]:
+def _trials() -> list[Params]:
     """Every method along λ without correlation, and along the correlation at λ = 1; the limits."""
-    quick, trials = scale == "quick", []
-    places = [(s, 0.0) for s in STRENGTHS] + [(1.0, c) for c in CORRELATIONS if c > 0]
-    if quick:
-        places = [(0.5, 0.0), (1.0, 0.0), (2.0, 0.0), (1.0, 1.0)]
+    trials: list[Params] = []
     for order, dim in DIMS.items():
         for method in shown(order):
             count, memory = (4, DIAL[order][2]) if method == "race" else (8, None)
-            for strength, inside in places:
-                cell = {"order": order, "dim": dim, "method": method, "memory": memory}
-                cell |= {"strength": strength, "correlation": inside, "count": count}
-                trials += [{**cell, "first": count * i} for i in range(1 if quick else 5)]
-    for order, dims in LIMITS.items():
-        few = {"order": order, "count": 20, "first": 0}
-        for dim in dims[:1] if quick else dims:
-            trials += [{**few, "kind": "fit", "dim": dim, "beta": beta} for beta in BETAS]
-            trials += [{**few, "kind": "noise", "dim": dim}]
+            cell = {"order": order, "dim": dim, "method": method, "memory": memory, "count": count}
+            for strength, inside in [(s, 0.0) for s in STRENGTHS] + [(1.0, c) for c in CORRELATIONS[1:]]:
+                place = {**cell, "strength": strength, "correlation": inside}
+                trials += [{**place, "first": count * i} for i in range(5)]
     return trials
-
-
-def _trial(params: Params) -> dict[str, Any]:
-    return _best_fit(params) if "kind" in params else run_cell(params)
-
-
-def _best_fit(params: Params) -> dict[str, Any]:
-    """Overlaps of the best rank-one fit near the signal; or lengths of the best fit of noise, over √d."""
-    order, dim, found = params["order"], params["dim"], []
-    for i in range(params["count"]):
-        rng = generator(params["first"] + i, cell_of(params))
-        noise, starts = rng.standard_normal((dim,) * order), rng.standard_normal((STARTS, order, dim))
-        if params["kind"] == "noise":
-            climbs = [_climb(noise, [unit(v) for v in start])[1] for start in starts]
-            found.append(max(climbs) / math.sqrt(dim))
-        else:
-            strength = params["beta"] * math.sqrt(order * dim)
-            truth = SpikedTensor.random((dim,) * order, strength, random_state=int(rng.integers(2**31)))
-            vectors, _ = _climb(noise + truth.signal(), truth.vectors)
-            found.append(float(truth.overlaps(vectors).mean()))
-    return {"values": found}
-
-
-def _climb(tensor: Array, vectors: Any) -> tuple[list[Array], float]:
-    found, value = alternate(lambda v, mode: along(tensor, v, mode), vectors, 300, 1e-9)
-    return found, float(value)
 
 
 # ---- conclusions
@@ -96,34 +49,26 @@ def _climb(tensor: Array, vectors: Any) -> tuple[list[Array], float]:
 
 def boundary(records: Records, order: int, method: str, by: str) -> dict[float, Curve]:
     """Success curves of a method along λ at Cor = 0, or along the correlation at λ = 1."""
-    fixed = {"strength": ("correlation", 0.0), "correlation": ("strength", 1.0)}[by]
-    groups: dict[float, list[Any]] = {}
-    for record in records:
-        params = record.params
-        if "kind" not in params and (params["order"], params["method"], params[fixed[0]]) == (order, method, fixed[1]):
-            groups.setdefault(params[by], []).append(record)
-    return {x: curve_of(groups[x]) for x in sorted(groups)}
+    fixed = {"correlation": 0.0} if by == "strength" else {"strength": 1.0}
+    mine = chosen(records, order=order, method=method, **fixed)
+    return {x: curve_of(chosen(mine, **{by: x})) for x in sorted({r.params[by] for r in mine})}
 
 
 def _boundaries(records: Records) -> list[Finding]:
     """λ²N is one number, and what correlation saves."""
-    found = []
-    for order, dim in DIMS.items():
-        for method in shown(order):
-            if len(along_strength := boundary(records, order, method, "strength")) < 3:
-                continue
-            law = power_law(along_strength)
-            found.append(slope_finding(f"order {order}, d = {dim}, {method}, N₅₀ against λ", law, -2, bound=False))
-    for order, dim in DIMS.items():
-        for method in shown(order):
-            each = boundary(records, order, method, "correlation")
-            if not {0.0, 1.0} <= set(each):
-                continue
+    slopes, savings = [], []
+    for order, method in [(k, method) for k in DIMS for method in shown(k)]:
+        dim = DIMS[order]
+        label = f"order {order}, d = {dim}, {method}, N₅₀"
+        if len(each := boundary(records, order, method, "strength")) > 2:
+            slopes += Slope(f"{label} against λ", -2, power_law(each), bound=False)(records)
+        each = boundary(records, order, method, "correlation")
+        if {0.0, 1.0} <= set(each):
             saved = interval_of(Ratio(each[0.0], each[1.0]))
-            label = f"order {order}, d = {dim}, {method}, N₅₀ without correlation over that of identical pairs"
-            told, agree = _expected(method, order, dim, saved)
-            found.append(Finding(label, told, saved.text(), Verdict.of(agree)))
-    return found
+            told, agrees = _expected(method, order, dim, saved)
+            label += " without correlation over that of identical pairs"
+            savings.append(Finding(label, told, saved.text(), agrees))
+    return slopes + savings
 
 
 def _expected(method: str, order: int, dim: int, saved: Interval) -> tuple[str, bool]:
@@ -139,58 +84,21 @@ def _expected(method: str, order: int, dim: int, saved: Interval) -> tuple[str, 
     return "1: it knows nothing of pairs", saved.holds(1.0)
 
 
-def _limits(records: Records) -> list[Finding]:
-    """The best rank-one fit at the largest d, and how it comes there."""
-    found = []
-    for order, beta in [(order, beta) for order in LIMITS for beta in (*BETAS, None)]:
-        mine = [r for r in records if r.params.get("kind") == ("noise" if beta is None else "fit")]
-        mine = [r for r in mine if r.params["order"] == order and r.params.get("beta") == beta]
-        if not mine:
-            continue
-        means = {r.params["dim"]: float(np.mean(r.result["values"])) for r in mine}
-        last = max(mine, key=lambda r: r.params["dim"])
-        values, dim = np.array(last.result["values"]), last.params["dim"]
-        error = 1.96 * float(values.std(ddof=1) / math.sqrt(len(values)))
-        each = ", ".join(f"{means[d]:.4f} at {d}" for d in sorted(means))
-        note = f"d growing: {each}; {len(values)} tensors each, the interval is that at d = {dim}."
-        text = Interval(means[dim], means[dim] - error, means[dim] + error).text(4)
-        if beta is None:
-            told, label = noise_norm(order), f"order {order}, best rank-one fit of noise over √d"
-            note += f" {STARTS} starts may miss the best."
-        else:
-            told, label = limit_alignment(order, beta), f"order {order}, overlap of the best fit, β = {beta:g}"
-        none = " (none: below the threshold)" if told == 0 else ""
-        agree = abs(means[dim] - told) <= max(0.05 * told, 3 * error) if told else means[dim] < 0.5
-        found.append(Finding(label, f"{told:.4f}{none} as d grows", text, Verdict.of(agree), note))
-    return found
-
-
-def _cost(params: Params) -> float:
-    if "kind" not in params:
-        return 0.3 * cell_cost(params)
-    starts = STARTS if params["kind"] == "noise" else 1
-    return 1e-8 * float(params["count"] * starts * 50 * params["order"] * params["dim"] ** params["order"]) + 0.02
-
-
 DIAGRAM = Study(
     "diagram",
     "The phase diagram: N at 50 and 90 % success over λ and over correlation",
     "λ²N is one number for every method, so that every boundary falls as λ^(−2). The paper's algorithm gains from "
-    "correlation inside its pairs as d² max γ⁴ ∏γ⁻² does; AMP, the unfolding and ALS cannot gain. The best rank-one "
-    "fit of the mean, which ALS ends in, has the random-matrix limit u^(k̄−2)(1 − u) = 1/(k̄β²), u its squared overlap "
-    f"and β = λ√N/√(k̄d), from β = {limit_threshold(3):.3f} on at order 3; that of noise is {noise_norm(3):.3f}√d and "
-    f"{noise_norm(4):.3f}√d long at orders 3 and 4.",
-    _grid,
-    _trial,
-    _cost,
-    [_boundaries, _limits],
-    planned=lambda params: {} if "kind" in params else planned_cell(params),
+    "correlation inside its pairs as d² max γ⁴ ∏γ⁻² does; AMP, the unfolding and ALS cannot gain.",
+    _trials(),
+    run_cell,
+    [_boundaries],
+    planned=planned_cell,
 )
 
 
 def theory_lines(order: int, dim: int) -> dict[str, Callable[[float], float]]:
     """λ²N by theory against the correlation inside pairs, by name."""
-    dims, state = (dim,) * order, METHODS["paper"].state(Problem((dim,) * order))
+    dims, state = (dim,) * order, METHODS["paper"].state((dim,) * order)
     lines: dict[str, Callable[[float], float]] = {
         f"d^{order / 2:g}": lambda _: dim ** (order / 2),
         "best fit exists": lambda _: order * dim * limit_threshold(order) ** 2,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from research.studies.study import Finding, Verdict
+from research.studies.study import Finding, Records
 from tpca.randomness import generator
 from tpca.tensors.blocks import Array
 
@@ -209,28 +209,44 @@ def rate_interval(wins: int, runs: int) -> Interval:
     return Interval(wins / runs, low, high)
 
 
-def slope_finding(
-    label: str, law: PowerLaw, predicted: float, reason: str = "", form: str = "", bound: bool = True
-) -> Finding:
-    """A claim that is an upper ``bound`` agrees unless all of the 95 % interval of the slope lies above it.
+@dataclass(frozen=True)
+class Slope:
+    """The prediction of a slope and how it is measured; ``line`` is its name in the figure, if it is drawn.
 
-    Other claims agree if the interval contains the prediction.
+    A claim that is an upper ``bound`` agrees unless all of the 95 % interval lies above it; other claims agree if the
+    interval holds the prediction.  ``form`` names what the law divides out.
     """
-    at_most = "at most " if bound else ""
-    text = f"slope {at_most}{predicted:g}" + (f", {form} divided out" if form else "")
-    measured = law.slope.text() + (f"; N₉₀ {law.ninety.text()}" if law.ninety is not None else "")
-    reason = f"{reason} {law.last}".strip()
-    if not math.isfinite(law.slope.value):
-        return Finding(label, text, measured, Verdict.OPEN, "fewer than three values reached 50 % success.")
-    if law.slope.holds(predicted):
-        return Finding(label, text, measured, Verdict.AGREES, reason)
-    if bound and law.slope.high < predicted:
-        return Finding(label, text, measured, Verdict.AGREES, f"{reason} Below the bound: not tight here.".strip())
-    trend = f"slope through the larger half of the points {law.upper():.2f}."
-    return Finding(label, text, measured, Verdict.DIFFERS, f"{reason} {trend}".strip())
+
+    label: str
+    predicted: float
+    law: PowerLaw | Callable[[Records], PowerLaw]
+    note: str | Callable[[PowerLaw, Records], str] = ""
+    form: str = ""
+    bound: bool = True
+    line: str = ""
+
+    def measure(self, records: Records) -> PowerLaw:
+        """The law of the trials."""
+        return self.law if isinstance(self.law, PowerLaw) else self.law(records)
+
+    def __call__(self, records: Records) -> list[Finding]:
+        """What the trials say."""
+        law = self.measure(records)
+        told = f"slope {'at most ' if self.bound else ''}{self.predicted:g}"
+        told += f", {self.form} divided out" if self.form else ""
+        measured = law.slope.text() + (f"; N₉₀ {law.ninety.text()}" if law.ninety is not None else "")
+        if not math.isfinite(law.slope.value):
+            return [Finding(self.label, told, measured, None, "fewer than three values reached 50 % success.")]
+        below = self.bound and law.slope.high < self.predicted
+        agrees = below or law.slope.holds(self.predicted)
+        note = self.note if isinstance(self.note, str) else self.note(law, records)
+        more = "" if agrees else f"slope through the larger half of the points {law.upper():.2f}."
+        more = "Below the bound: not tight here." if below else more
+        reason = " ".join(part for part in (note, law.last, more) if part)
+        return [Finding(self.label, told, measured, agrees, reason)]
 
 
-def spread(law: PowerLaw, exponent: float, since: float = 0.0) -> tuple[float, float]:
-    """The smallest and the largest y/(c(x)·x^exponent) over x ≥ ``since``: equal if all curves collapse."""
-    scaled = [y / (law.correction(x) * x**exponent) for x, y in law.points.items() if x >= since and math.isfinite(y)]
+def spread(law: PowerLaw, exponent: float) -> tuple[float, float]:
+    """The smallest and the largest y/(c(x)·x^exponent): equal if all curves collapse."""
+    scaled = [y / (law.correction(x) * x**exponent) for x, y in law.points.items() if math.isfinite(y)]
     return (min(scaled), max(scaled)) if scaled else (math.nan, math.nan)

@@ -19,28 +19,25 @@ counted by formula.
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import statistics
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from research.law import LawEngine, drawn_average
-from research.methods import METHODS, Problem
+from research.methods import METHODS
 from research.simulate import simulate_online
 from research.studies.climbs import COARSE, cell_of, climb, planned_climb
 from research.studies.estimates import NINETY, Curve, Interval, interval_of
-from research.studies.store import Store, key
-from research.studies.study import Finding, Params, Record, Records, Scale, Study, Verdict
+from research.studies.study import Finding, Params, Record, Records, Study, chosen, key
 from tpca.engines import open_engine
-from tpca.errors import StudyError
 from tpca.model import SpikedTensor
 from tpca.planning import race_size
 from tpca.randomness import generator
-from tpca.solvers.estimate import Estimate
 from tpca.solvers.least_squares.solver import LeastSquares
 from tpca.solvers.options import held_bytes
 from tpca.solvers.paper.run import PaperRun
@@ -72,34 +69,23 @@ DIAL: dict[int, tuple[int, ...]] = {
 # ---- trials
 
 
-def _grid(scale: Scale) -> list[Params]:
-    """Every method that applies; the smaller size and the first seeds in the quick run; the paper's protocol."""
+def _trials() -> list[Params]:
+    """Every method that applies; the dial of the race as far as it runs, and equal vectors; the paper's protocol."""
     trials: list[Params] = [{"kind": "protocol", "order": order, "dim": dim} for order, dim in PROTOCOLS]
-    for order, every in DIMS.items():
-        trials += _races(order, every[0], scale)
-        for dim in every[:1] if scale == "quick" else every:
-            trials += _cells(order, dim, [(name, None) for name in applicable(order, dim)], scale)
-        if scale == "full":
-            dial = DIAL[order][:: 2 if order == 6 else 1]
-            asked = [("race", m) for m in dial] + [("race, equal", DIAL[order][-1])]
-            trials += _cells(order, every[1], asked, scale)
+    for order, (small, large) in DIMS.items():
+        dial = [m for m in DIAL[order] if least_bytes((small,) * order) <= 8 * m * small**2]
+        asked: list[tuple[int, str, int | None]] = [(small, "race", m) for m in dial]
+        asked += [(large, "race", m) for m in DIAL[order][:: 2 if order == 6 else 1]]
+        asked += [(small, "race, equal", dial[-1]), (large, "race, equal", DIAL[order][-1])]
+        for dim, (name, method) in itertools.product((small, large), METHODS.items()):
+            dear = name == "mean" and dim**order > 10**5  # least squares tries many starts
+            if not dear and not method.obstacle((dim,) * order, method.symmetric):
+                asked.append((dim, name, None))
+        for dim, name, memory in asked:
+            count = 2 if name in SLOW else 4
+            cell = {"order": order, "dim": dim, "method": name, "memory": memory, "count": count}
+            trials += [{**cell, "first": count * chunk} for chunk in range(3)]
     return trials
-
-
-def _races(order: int, dim: int, scale: Scale) -> list[Params]:
-    """The ends of the dial as far as the race runs there; in the full run, all of it, and equal vectors."""
-    dial = [m for m in DIAL[order] if least_bytes((dim,) * order) <= 8 * m * dim**2]
-    asked = [("race", m) for m in ((dial[0], dial[-1]) if scale == "quick" else dial)]
-    if scale == "full":
-        asked.append(("race, equal", dial[-1]))
-    return _cells(order, dim, asked, scale)
-
-
-def cell_cost(params: Params) -> float:
-    """Races and passes of rounds take longest."""
-    entries = float(params["dim"]) ** params["order"]
-    each = (0.5 + 2e-5 * entries) if params["method"] in SLOW else (0.02 + 3e-6 * entries)
-    return float(params["count"] * each)
 
 
 def run_cell(params: Params) -> dict[str, Any]:
@@ -112,7 +98,11 @@ def run_cell(params: Params) -> dict[str, Any]:
 
 
 class _TurnOver(Exception):  # noqa: N818
-    """Raised after every turn of the protocol."""
+    """Raised after every turn of the protocol, in the place of what writes checkpoints."""
+
+    @classmethod
+    def after_round(cls, *_: Any) -> None:
+        raise cls
 
 
 def _protocol(params: Params) -> dict[str, Any]:
@@ -132,19 +122,12 @@ def _protocol(params: Params) -> dict[str, Any]:
         run = PaperRun(engine, generator(0, "paper"))
         run.restore(state)
         try:
-            run.multi_phase(solver.find_schedule(run), _AfterTurn())  # type: ignore[arg-type]
+            run.multi_phase(solver.find_schedule(run), _TurnOver)  # type: ignore[arg-type]
             break
         except _TurnOver:
             continue
     known = {"passes": 1, "samples": float(run.samples), "state": whole.state_bytes / 8}
     return {**known, "bits": bits, "same": bool(run.mean_reward == whole.history[-1]["reward"])}
-
-
-class _AfterTurn:
-    """In the place of what writes checkpoints."""
-
-    def after_round(self, *_: Any) -> None:
-        raise _TurnOver
 
 
 def _arrays(state: Any) -> list[Array]:
@@ -157,40 +140,18 @@ def _arrays(state: Any) -> list[Array]:
 def protocol_findings(records: Records) -> list[Finding]:
     """S, K and N of the paper's algorithm as a memory-bounded protocol (Definition def-memory)."""
     found = []
-    for record in sorted((r for r in records if r.params.get("kind") == "protocol"), key=lambda r: r.params["order"]):
+    for record in sorted(chosen(records, kind="protocol"), key=lambda r: r.params["order"]):
         order, dim, result = record.params["order"], record.params["dim"], record.result
         blocks = sum(Partition.pairs((dim,) * order).sizes)
-        told = f"S = 64·2^k̄·{blocks} bits, K = 1; the end is that of a run left alone"
         rest = result["bits"] - 64 * 2**order * blocks
         product = result["bits"] * result["samples"] * PROTOCOL_STRENGTH**2 / float(dim) ** order
-        text = f"S = {result['bits']} bits ({rest} beside the blocks), K = 1, N = {result['samples']:.0f}; " + (
-            "the same bits" if result["same"] else "another end"
-        )
-        agree = result["same"] and rest < 0.1 * result["bits"]
+        label = f"order {order}, d = {dim}, as an (N, K, S) protocol"
+        told = f"S = 64·2^k̄·{blocks} bits, K = 1; the end is that of a run left alone"
+        text = f"S = {result['bits']} bits ({rest} beside the blocks), K = 1, N = {result['samples']:.0f}; "
+        text += "the same bits" if result["same"] else "another end"
         note = f"all but M is forgotten after every turn; S·K·λ²N = {product:.2g}·d^k̄ bits."
-        found.append(
-            Finding(f"order {order}, d = {dim}, as an (N, K, S) protocol", told, text, Verdict.of(agree), note)
-        )
+        found.append(Finding(label, told, text, result["same"] and rest < 0.1 * result["bits"], note))
     return found
-
-
-def applicable(order: int, dim: int) -> list[str]:
-    """The methods for an order; least squares, which tries many starts, only where that is cheap."""
-    left_out = {"mean"} if dim**order > 10**5 else set()
-    names = [m.name for m in METHODS.values() if not m.obstacle(Problem((dim,) * order, symmetric=m.symmetric))]
-    return [name for name in names if name not in left_out]
-
-
-def _cells(order: int, dim: int, asked: Sequence[tuple[str, float | None]], scale: Scale) -> list[Params]:
-    """Some runs of every method asked for: slow ones two at a time, others four."""
-    trials = []
-    for name, memory in asked:
-        count = 2 if name in SLOW else 4
-        for chunk in range(1 if scale == "quick" else 3):
-            first = count * chunk
-            cell = {"order": order, "dim": dim, "method": name, "memory": memory}
-            trials.append({**cell, "first": first, "count": count})
-    return trials
 
 
 def for_equal_vectors(method: str) -> bool:
@@ -219,12 +180,16 @@ def _race(params: Params) -> dict[str, Any]:
         seed = _seed(params, i)
         truth = _truth(params, seed)
         seen: list[tuple[int, float]] = []
+
+        def watch(record: Any, truth: SpikedTensor = truth, seen: list[tuple[int, float]] = seen) -> None:
+            seen.append((record["samples"], float(truth.overlaps(record["vectors"]).min())))
+
         solver = RaceSolver(
             random_state=seed,
             memory_limit=8 * params["memory"] * params["dim"] ** 2,
             max_samples=int(CUT * _race_unit(params)),
             tol=0.2,
-            callbacks=[_watch(truth, seen)],
+            callbacks=[watch],
         )
         estimate = solver.run(LawEngine(truth, random_state=seed))
         poor = max((n for n, overlap in seen if overlap <= GOOD), default=0)
@@ -244,10 +209,6 @@ def _race_unit(params: Params) -> float:
     return float(params["dim"] ** (params["order"] / 2) / params.get("strength", 1.0) ** 2)
 
 
-def _watch(truth: SpikedTensor, seen: list[tuple[int, float]]) -> Any:
-    return lambda record: seen.append((record["samples"], float(truth.overlaps(record["vectors"]).min())))
-
-
 @dataclass(frozen=True)
 class Outcome:
     """One run: success, samples, floats of state, passes."""
@@ -259,48 +220,36 @@ class Outcome:
 
 
 def run_once(name: str, truth: SpikedTensor, step: int, seed: int, correlation: float = 0.0) -> Outcome:
-    """A method at a step of its ladder; ``correlation`` is that inside the pairs, for the simulated climb."""
+    """A method at a step of its ladder; ``correlation`` is that inside the pairs, for the simulated climb.
+
+    Online SGD on one vector a mode is simulated, and stops at overlaps of 0.9; the paper's algorithm is simulated up to
+    the selection.  Others see the mean of n samples, or rounds drawn from the law; least squares in the least memory.
+    """
+    n, method = ladder_samples(name, truth, step), METHODS[name]
+    state = method.state(truth.dims)
     if name == "vector-sgd":
-        return _vectors(truth, ladder_samples(name, truth, step), seed)
+        aligned = simulate_online(truth.dims, truth.strength, n, generator(seed, "memory vectors"), coarse=COARSE)
+        return Outcome(bool(np.abs(aligned).min() >= GOOD), n, state)
     if name == "paper":
-        return _paper(truth, ladder_samples(name, truth, step) / PAPER_UNIT, seed, correlation)
-    estimate = _recovered(name, truth, ladder_samples(name, truth, step), seed)
+        found = climb(_climb_params(truth, n / PAPER_UNIT, seed, correlation))
+        return Outcome(bool(found["wins"]), found["samples"], state)
+    if name == "mean":
+        solver = LeastSquares(random_state=seed, memory_limit=int(8 * state), max_samples=n)
+        estimate = solver.run(LawEngine(truth, random_state=seed))
+    elif method.sees == "mean":
+        estimate = method.run(drawn_average(truth, n, seed), seed)
+    else:
+        options = {"batch_size": max(1, n // MATRIX_STEPS)} if name == "matrix-sgd" else {}
+        estimate = method.run(LawEngine(truth, random_state=seed), seed, max_samples=n, **options)
     won = bool(truth.overlaps(estimate.vectors).min() > GOOD)
     return Outcome(won, estimate.n_samples, estimate.state_bytes / 8, estimate.n_passes)
 
 
 def ladder_samples(name: str, truth: SpikedTensor, step: int) -> int:
     """N at a step of the ladder: 2^(step/2)·d^(k̄/2)/λ², or d^(k̄−1)/λ² where random starts of vectors must be left."""
-    if name == "paper":
-        return max(2, round(2 ** (step / 2) * PAPER_UNIT))
     slow = name in ("vector-sgd", "power-iteration")
     unit = float(truth.dims[0] ** (truth.order - 1.0 if slow else truth.order / 2)) / truth.strength**2
-    return max(2, round(float(2 ** (step / 2)) * unit))
-
-
-def _recovered(name: str, truth: SpikedTensor, n: int, seed: int) -> Estimate:
-    """A method on the mean of n samples, or on rounds drawn from the law; least squares in the least memory."""
-    method = METHODS[name]
-    if name == "mean":
-        least = int(8 * method.state(Problem(truth.dims)))
-        solver = LeastSquares(random_state=seed, memory_limit=least, max_samples=n)
-        return solver.run(LawEngine(truth, random_state=seed))
-    if method.sees == "mean":
-        return method.run(drawn_average(truth, n, seed), seed)
-    options = {"batch_size": max(1, n // MATRIX_STEPS)} if name == "matrix-sgd" else {}
-    return method.run(LawEngine(truth, random_state=seed), seed, max_samples=n, **options)
-
-
-def _vectors(truth: SpikedTensor, n: int, seed: int) -> Outcome:
-    """Online SGD on one vector a mode, simulated; it stops at overlaps of 0.9."""
-    aligned = simulate_online(truth.dims, truth.strength, n, generator(seed, "memory vectors"), coarse=COARSE)
-    return Outcome(bool(np.abs(aligned).min() >= GOOD), n, METHODS["vector-sgd"].state(Problem(truth.dims)))
-
-
-def _paper(truth: SpikedTensor, budget: float, seed: int, correlation: float) -> Outcome:
-    """The paper's algorithm up to the selection, simulated at ``budget`` times the samples its formulas ask for."""
-    found = climb(_climb_params(truth, budget, seed, correlation))
-    return Outcome(bool(found["wins"]), found["samples"], METHODS["paper"].state(Problem(truth.dims)))
+    return max(2, round(float(2 ** (step / 2)) * (PAPER_UNIT if name == "paper" else unit)))
 
 
 def _climb_params(truth: SpikedTensor, budget: float, seed: int, correlation: float) -> Params:
@@ -373,29 +322,25 @@ def curve_of(records: Records) -> Curve:
     return Curve.gather(rows)
 
 
-def point(records: Records) -> Point:
-    """One method at one size, from all its trials."""
-    params, curve = records[0].params, curve_of(records)
-    return Point(
-        params["method"],
-        params["order"],
-        params["dim"],
-        params["memory"],
-        max(record.result["state"] for record in records),
-        float(np.median([record.result["passes"] for record in records])),
-        interval_of(curve),
-        interval_of(curve, NINETY),
-        sum(record.params["count"] for record in records),
-    )
-
-
 def points_of(records: Records) -> list[Point]:
-    """All methods at all sizes."""
+    """All methods at all sizes, each from all its trials."""
     groups: dict[str, list[Record]] = {}
-    for record in records:
-        if record.params.get("kind") != "protocol":
-            groups.setdefault(cell_of(record.params), []).append(record)
-    return [point(group) for group in groups.values()]
+    for record in chosen(records, kind=None):
+        groups.setdefault(cell_of(record.params), []).append(record)
+    found = []
+    for mine in groups.values():
+        params, curve = mine[0].params, curve_of(mine)
+        found.append(
+            Point(
+                **{name: params[name] for name in ("method", "order", "dim", "memory")},
+                state=max(record.result["state"] for record in mine),
+                passes=float(np.median([record.result["passes"] for record in mine])),
+                samples=interval_of(curve),
+                ninety=interval_of(curve, NINETY),
+                runs=sum(record.params["count"] for record in mine),
+            )
+        )
+    return found
 
 
 def _conclusions(records: Records) -> list[Finding]:
@@ -407,8 +352,8 @@ def _conclusions(records: Records) -> list[Finding]:
         least = min(plain, key=lambda p: p.product)
         text = f"smallest {least.product:.2g}·d^{order} ({least.method}, d = {least.dim}: N₅₀ {least.samples.short()}, "
         text += f"N₉₀ {least.ninety.short()}, {least.runs} runs) of {len(plain)} points"
-        told, verdict = f"at least {BOUND:g}·d^{order}", Verdict.of(least.product >= BOUND)
-        found.append(Finding(f"order {order}, S·K·N", told, text, verdict, "S in floats of 64 bits."))
+        told, agrees = f"at least {BOUND:g}·d^{order}", least.product >= BOUND
+        found.append(Finding(f"order {order}, S·K·N", told, text, agrees, "S in floats of 64 bits."))
     return found
 
 
@@ -432,9 +377,8 @@ MEMORY = Study(
     "S·K·λ²N ≳ d^k̄ for vectors that may differ from mode to mode (Dudeja & Hsu 2024): more memory buys samples "
     "until N ~ d^(k̄/2), where the dial ends. Methods for equal vectors may lie below. The paper's algorithm is a "
     "memory-bounded protocol (Definition def-memory): one pass, and a state M of S bits is all that is kept.",
-    _grid,
+    _trials(),
     run_cell,
-    lambda params: 5.0 if params.get("kind") == "protocol" else cell_cost(params),
     [_conclusions, protocol_findings],
     planned=lambda params: {} if params.get("kind") == "protocol" else planned_cell(params),
 )
@@ -452,18 +396,12 @@ def _unit(point: Point) -> float:
     return factor * math.sqrt(math.prod(dims))
 
 
-def constants(store: Store) -> dict[str, Any]:
-    """N₅₀ of the mean, ALS and the race by order, in their units; the least S·K·N of all methods without structure."""
-    records = store.records(MEMORY)
-    if not records:
-        raise StudyError(f"there is nothing in {store.path(MEMORY)}; run the study 'memory' first.")
+def constants(records: Records) -> tuple[float, dict[tuple[str, int], tuple[float, list[int]]]]:
+    """The least S·K·N of all methods without structure; by method and order N₅₀ in its unit, and the values of d."""
     points = [p for p in points_of(records) if math.isfinite(p.samples.high)]
-    frontier = min(p.product for p in points if not p.symmetric)
-    methods: dict[str, dict[str, Any]] = {"mean": {}, "als": {}, "race": {}}
-    for name, order in sorted({(p.method, p.order) for p in points if p.method in methods}):
+    found = {}
+    for name, order in sorted({(p.method, p.order) for p in points if p.method in ("mean", "als", "race")}):
         mine = [p for p in points if (p.method, p.order) == (name, order) and math.isfinite(_unit(p))]
-        logs = [[math.log(x / _unit(p)) for x in (p.samples.value, p.samples.low, p.samples.high)] for p in mine]
-        value, low, high = (float(f"{math.exp(statistics.fmean(column)):.3g}") for column in zip(*logs, strict=True))
-        dims = sorted({p.dim for p in mine})
-        methods[name][str(order)] = {"constant": value, "interval": [low, high], "dims": dims}
-    return {"frontier": float(f"{frontier:.3g}"), "methods": methods}
+        value = math.exp(statistics.fmean(math.log(p.samples.value / _unit(p)) for p in mine))
+        found[name, order] = (float(f"{value:.3g}"), sorted({p.dim for p in mine}))
+    return float(f"{min(p.product for p in points if not p.symmetric):.3g}"), found

@@ -11,8 +11,7 @@ import math
 import os
 import platform
 import subprocess
-import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from importlib.metadata import version
 from pathlib import Path
@@ -20,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from research.studies.study import Finding, Params, Record, Study
+from research.studies.study import Finding, Params, Record, Study, key
 from tpca.errors import StudyError, check_regular, reading
+from tpca.files import replacing
 
 LONGEST = 2**28  # bytes of a file
 TRIAL = {"version": int, "params": dict, "result": dict, "seconds": int | float}
@@ -41,9 +41,17 @@ class Store:
 
     def records(self, study: Study) -> list[Record]:
         """All finished trials of the study as it is now; of a trial stored twice the first."""
-        found: dict[str, Record] = {}
-        for line in self._lines(study):
-            if line["version"] == study.version:
+        path, found = self.path(study), dict[str, Record]()
+        if not path.exists():
+            return []
+        check_regular(path, LONGEST)
+        for text in path.read_bytes().splitlines():
+            try:
+                line = json.loads(text)
+            except (ValueError, RecursionError):  # cut short by a kill, or damaged
+                continue
+            whole = isinstance(line, dict) and all(isinstance(line.get(name), kind) for name, kind in TRIAL.items())
+            if whole and line["version"] == study.version:
                 record = Record(line["params"], line["result"], float(line["seconds"]))
                 found.setdefault(key(record.params), record)
         return list(found.values())
@@ -70,105 +78,51 @@ class Store:
     def add(self, study: Study, params: Params, result: dict[str, Any], seconds: float) -> None:
         """Append a finished trial; on disk when this returns."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        line = {"version": study.version, "params": params, "result": result, "seconds": round(seconds, 3)}
-        line |= {"digest": digest(study, params), **made()}
+        line = {"version": study.version, "params": params, "result": result, "seconds": round(seconds, 3), **made()}
         path = self.path(study)
-        torn = _torn(path)
+        torn = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")  # a kill has cut the last line
         with path.open("a", encoding="utf-8") as file:
             file.write(("\n" if torn else "") + json.dumps(line, separators=(",", ":")) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
-    def _lines(self, study: Study) -> list[dict[str, Any]]:
-        path = self.path(study)
-        if not path.exists():
-            return []
-        check_regular(path, LONGEST)
-        lines = []
-        for text in path.read_bytes().splitlines():
-            try:
-                line = json.loads(text)
-            except (ValueError, RecursionError):  # cut short by a kill, or damaged
-                continue
-            if isinstance(line, dict) and all(isinstance(line.get(name), kind) for name, kind in TRIAL.items()):
-                lines.append(line)
-        return lines
-
-
-def _torn(path: Path) -> bool:
-    """Whether a kill has left the last line without its end."""
-    if not path.exists() or path.stat().st_size == 0:
-        return False
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read(1) != b"\n"
-
-
-def key(params: Params) -> str:
-    """A trial's name: its parameters in one spelling."""
-    return json.dumps(params, sort_keys=True)
-
-
-def digest(study: Study, params: Params) -> str:
-    """What a trial was made from that no chance is in: its parameters, and the samples of its schedule.
-
-    Of numbers six digits count: the last ones depend on the machine.
-    """
-    planned = study.planned(params) if study.planned else {}
-    rounded = {name: [f"{n:.6g}" for n in _listed(value)] for name, value in planned.items()}
-    return f"{zlib.crc32(key({'params': params, 'planned': rounded}).encode()):08x}"
-
 
 def stale(study: Study, records: Sequence[Record]) -> list[Record]:
     """Records with a number of samples that the code of today does not plan."""
-    found, plans = [], {}
+    found: list[Record] = []
+    plans: dict[str, dict[str, Any]] = {}
     for record in records:
-        cell = key({name: value for name, value in record.params.items() if name not in ("first", "count", "seed")})
+        cell, result = key(record.params, but=("first", "count", "seed")), record.result
         if cell not in plans:  # trials of other seeds have the same plan
             plans[cell] = dict(study.planned(record.params)) if study.planned else {}
-        if _other(plans[cell], record.result):
-            found.append(record)
+        rounding = plans[cell].get("rounding", 0.0)
+        for name, planned in plans[cell].items():
+            if name == "rounding" or name not in result:
+                continue
+            slack = rounding * (result["weighted"] / result["samples"] if name == "weighted" else 1.0)
+            gaps = np.abs(np.subtract.outer(np.atleast_1d(result[name]), np.atleast_1d(planned)))
+            if not (gaps <= slack + 1e-9 * np.atleast_1d(planned)).any(axis=1).all():
+                found.append(record)
+                break
     return found
-
-
-def _other(planned: Mapping[str, float | Sequence[float]], result: Mapping[str, Any]) -> bool:
-    """Whether a number of a result is not one that was planned."""
-    for name in (name for name in planned if name != "rounding" and name in result):
-        slack = _listed(planned.get("rounding", 0.0))[0]
-        slack *= result["weighted"] / result["samples"] if name == "weighted" else 1.0
-        for stored in _listed(result[name]):
-            if not any(abs(stored - n) <= slack + 1e-9 * n for n in _listed(planned[name])):
-                return True
-    return False
-
-
-def _listed(value: float | Sequence[float]) -> Sequence[float]:
-    return value if isinstance(value, Sequence) else [value]
 
 
 @functools.cache
 def made() -> dict[str, str]:
-    """What a result was made with."""
-    return {
-        "tpca": version("tpca"),
-        "numpy": version("numpy"),
-        "python": platform.python_version(),
-        "revision": _revision(),
-    }
-
-
-def _revision() -> str:
-    """The git revision of the source, with a + if it was changed since; empty outside a repository."""
+    """What a result was made with; the git revision has a + if the source was changed since, or is empty."""
     here = Path(__file__).parent
-    sources = [str(here.parent), str(here.parents[1] / "src")]
+
+    def git(*asked: str) -> str:
+        return subprocess.run(["git", "-C", str(here), *asked], capture_output=True, text=True, check=True).stdout
+
     try:
-        ask = ["git", "-C", str(here), "rev-parse", "--short=10", "HEAD"]
-        revision = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip()
-        ask = ["git", "-C", str(here), "status", "--porcelain", "--untracked-files=no", "--", *sources]
-        changed = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip()
+        sources = (str(here.parent), str(here.parents[1] / "src"))
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", *sources).strip()
+        revision = git("rev-parse", "--short=10", "HEAD").strip() + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
-        return ""
-    return revision + ("+" if changed else "")
+        revision = ""
+    packages = {name: version(name) for name in ("tpca", "numpy")}
+    return {**packages, "python": platform.python_version(), "revision": revision}
 
 
 def finite(value: Any) -> Any:
@@ -180,3 +134,11 @@ def finite(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write_rows(out: Path, content: dict[str, Any]) -> None:
+    """JSON with one of its ``rows`` a line."""
+    head = json.dumps({name: value for name, value in content.items() if name != "rows"}, ensure_ascii=False)
+    rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in content["rows"])
+    with replacing(out) as (draft,):
+        draft.write_text(f'{head[:-1]}, "rows": [\n{rows}\n]}}\n', encoding="utf-8")

@@ -1,50 +1,37 @@
-"""What a study is: a grid, a trial, predictions, conclusions.  Everything else about studies is shared.
+"""What a study is: trials, what one does, conclusions.  Everything else about studies is shared.
 
-A study is a value, not a class of its own.  ``grid(scale)`` lists its trials as plain values, ``run(params)`` makes one
+A study is a value, not a class of its own.  ``trials`` lists its trials as plain values, ``run(params)`` makes one
 (a function at the top of a module, so that any process can run it), and every entry of ``lines`` concludes something
-from the stored trials.  Most conclusions are slopes: a :class:`Slope` has its prediction and the way to measure it, and
-is a line of the figure as well.
+from the stored trials.  Most conclusions are slopes (:class:`research.studies.estimates.Slope`).
 """
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from research.studies.estimates import PowerLaw
+from typing import Any, Literal
 
 Params = dict[str, Any]
 Scale = Literal["quick", "full"]
-
-
-class Verdict(enum.Enum):
-    """Whether the measurement agrees with the prediction."""
-
-    AGREES = "agrees"
-    DIFFERS = "differs"
-    OPEN = "not enough data"
-
-    @classmethod
-    def of(cls, agrees: bool) -> Verdict:
-        """Of what was enough data."""
-        return cls.AGREES if agrees else cls.DIFFERS
-
-    def __str__(self) -> str:
-        return self.value
+SEEDS = ("first", "count", "seed", "lengths")  # and what follows from the size
+LADDERS = ("dim", "budget", "steps", "memory", "strength", "correlation")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the table: what was predicted, what was measured, and what to make of it."""
+    """One line of the table: what was predicted, what was measured, and whether they agree; ``None``: too few data."""
 
     label: str
     predicted: str
     measured: str
-    verdict: Verdict
+    agrees: bool | None
     reason: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        return "not enough data" if self.agrees is None else "agrees" if self.agrees else "differs"
 
 
 @dataclass(frozen=True)
@@ -60,59 +47,75 @@ Records = Sequence[Record]
 Line = Callable[[Records], list[Finding]]
 
 
-@dataclass(frozen=True)
-class Slope:
-    """The prediction of a slope and how it is measured; ``line`` is its name in the figure, if it is drawn.
+def key(params: Params, but: Sequence[str] = ()) -> str:
+    """A trial's name: its parameters in one spelling; those ``but`` some name what it is one of."""
+    return json.dumps({name: value for name, value in params.items() if name not in but}, sort_keys=True)
 
-    A claim that is an upper ``bound`` agrees unless all of the interval lies above it; other claims agree if the
-    interval holds the prediction.  ``form`` names what the law divides out.
-    """
 
-    label: str
-    predicted: float
-    law: Callable[[Records], PowerLaw]
-    note: str | Callable[[PowerLaw, Records], str] = ""
-    form: str = ""
-    bound: bool = True
-    line: str = ""
+def _few(name: str, values: list[float]) -> list[float]:
+    """Some values of a ladder."""
+    if name == "budget":
+        return values[::2]
+    if name == "dim" and len(values) < 4:
+        return values[: max(1, len(values) - 1)]
+    return [values[0], values[len(values) // 2], values[-1]]
 
-    def __call__(self, records: Records) -> list[Finding]:
-        """What the trials say."""
-        from research.studies.estimates import slope_finding
 
-        law = self.law(records)
-        note = self.note if isinstance(self.note, str) else self.note(law, records)
-        return [slope_finding(self.label, law, self.predicted, note, self.form, self.bound)]
+def chosen(records: Iterable[Record], **where: Any) -> list[Record]:
+    """The records whose parameters have these values; one that is not there is ``None``."""
+    return [r for r in records if all(r.params.get(name) == value for name, value in where.items())]
+
+
+def places(records: Iterable[Record], *names: str) -> list[tuple[Any, ...]]:
+    """All combinations of values that these parameters have, sorted."""
+    return sorted({tuple(r.params.get(name) for name in names) for r in records})
+
+
+def counted(records: Iterable[Record], what: str = "wins") -> tuple[int, int]:
+    """Wins (or ``what``) and runs of all records."""
+    results = [r.result for r in records]
+    return sum(r[what] for r in results), sum(r["runs"] for r in results)
 
 
 @dataclass(frozen=True)
 class Study:
     """One claim, put on a machine.
 
-    ``grid`` lists all trials, the quick ones among the full ones; ``cost`` is about how many seconds one takes.
     ``version`` is raised when a trial would come out differently, so that old results are not mistaken for new ones.
     ``planned(params)`` are numbers of a trial's result that no chance is in, such as the samples of its schedule, or a
-    list of all that may be there, and how far ``rounding`` may move them.  The store keeps a digest of them, and a test
-    computes all of them again.  ``figure(records)`` are the lines of the figure by name, if not those of the slopes.
+    list of all that may be there, and how far ``rounding`` may move them: a test computes all of them again.
+    ``laws(records)`` are the lines of the figure by name, if not those of the slopes; ``axes`` names its x and y.
     """
 
     name: str
     title: str
     claim: str
-    grid: Callable[[Scale], list[Params]]
+    trials: Sequence[Params]
     run: Callable[[Params], dict[str, Any]]
-    cost: Callable[[Params], float]
-    lines: Sequence[Line]
+    lines: Sequence[Line] = ()
     version: int = 1
     planned: Callable[[Params], Mapping[str, float | Sequence[float]]] | None = None
-    figure: Callable[[Records], Mapping[str, PowerLaw]] | None = None
+    laws: Callable[[Records], Mapping[str, Any]] | None = None
+    axes: tuple[str, str] = ("d", "samples at 50 % success")
+
+    def grid(self, scale: Scale) -> list[Params]:
+        """All trials, or a few for a quick run.
+
+        These are the first seeds, every second budget, of other ladders of values the first, the middle and the last,
+        and of two or three sizes all but the largest.
+        """
+        if scale == "full":
+            return list(self.trials)
+        kept = [p for p in self.trials if p.get("first", 0) == 0 and p.get("seed", 0) < 2]
+        for name in LADDERS:
+            steps: dict[str, set[float]] = {}
+            rungs = [p for p in kept if isinstance(p.get(name), int | float)]
+            for p in rungs:
+                steps.setdefault(key(p, but=(name, *SEEDS)), set()).add(p[name])
+            few = {cell: _few(name, sorted(values)) for cell, values in steps.items()}
+            kept = [p for p in kept if p not in rungs or p[name] in few[key(p, but=(name, *SEEDS))]]
+        return kept
 
     def findings(self, records: Records) -> list[Finding]:
         """What the stored trials say."""
         return [finding for line in self.lines for finding in line(records)]
-
-    def laws(self, records: Records) -> dict[str, PowerLaw]:
-        """The lines of the figure, by name."""
-        if self.figure is not None:
-            return dict(self.figure(records))
-        return {s.line: s.law(records) for s in self.lines if isinstance(s, Slope) and s.line}

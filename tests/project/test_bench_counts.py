@@ -79,35 +79,34 @@ def test_a_pushed_sample_allocates_no_more_than_a_sum():
     assert peak - before <= 3 * 2 * samples[0].nbytes + 50_000
 
 
+def push(note):
+    model = TensorPCA(solver=RaceSolver(random_state=0, callbacks=note))
+    for sample in noise(30)[:, None]:
+        model.partial_fit(sample)
+
+
+WORK = {
+    "race": lambda note: RaceSolver(random_state=1, callbacks=note).run(noise(60)),
+    "squares": lambda note: LeastSquares(random_state=1, callbacks=note).run(noise(60)),
+    "paper": lambda note: PaperSolver(callbacks=note, strength=9.0).run(
+        SpikedTensor.random((4,) * 4, 9.0, random_state=1).stream(random_state=2)
+    ),
+    "pushed": push,
+}
+
+
 @pytest.mark.usefixtures("two_threads")
-@pytest.mark.parametrize("solver", [RaceSolver(random_state=1), LeastSquares(random_state=1)], ids=["race", "squares"])
-def test_small_samples_are_worked_on_with_one_thread(solver):
+@pytest.mark.parametrize("work", WORK.values(), ids=list(WORK))
+def test_small_samples_are_worked_on_with_one_thread(work):
     seen = []
-    solver.callbacks = (lambda record: seen.append(blas_threads()),)
-    solver.run(noise(60))
+    work((lambda record: seen.append(blas_threads()),))
     assert seen
     assert set().union(*seen) == {1}
     assert blas_threads() == {2}
 
 
 @pytest.mark.usefixtures("two_threads")
-def test_the_published_algorithm_and_pushed_samples_are_worked_on_with_one_thread():
-    seen = []
-    note = (lambda record: seen.append(blas_threads()),)
-    PaperSolver(callbacks=note, strength=9.0).run(
-        SpikedTensor.random((4,) * 4, 9.0, random_state=1).stream(random_state=2)
-    )
-    paper = len(seen)
-    model = TensorPCA(solver=RaceSolver(random_state=0, callbacks=note))
-    for sample in noise(30)[:, None]:
-        model.partial_fit(sample)
-    assert 0 < paper < len(seen)
-    assert set().union(*seen) == {1}
-    assert blas_threads() == {2}
-
-
-@pytest.mark.usefixtures("two_threads")
-def test_large_samples_keep_the_threads_there_are_and_spells_may_be_nested():
+def test_large_samples_keep_the_threads_there_are_and_spells_may_be_nested_and_end_in_errors():
     with calm_blas(SMALL + 1):
         assert blas_threads() == {2}
     with calm_blas(10):
@@ -115,6 +114,9 @@ def test_large_samples_keep_the_threads_there_are_and_spells_may_be_nested():
             assert blas_threads() == {1}
             raise ZeroDivisionError
         assert blas_threads() == {1}
+    assert blas_threads() == {2}
+    with pytest.raises(ZeroDivisionError), calm_blas(10):
+        raise ZeroDivisionError
     assert blas_threads() == {2}
 
 

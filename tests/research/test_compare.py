@@ -1,7 +1,6 @@
 """All methods on the same samples, their formulas; the study of memory and the constants made from it."""
 
 import json
-import math
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +9,12 @@ from typer.testing import CliRunner
 
 from research.__main__ import app
 from research.baselines import ALS, Unfolding
-from research.compare import NAMES, Outcome, Setting, comparison, left_out
+from research.compare import TITLES, Setting, comparison, left_out
 from research.law import averaged, drawn_average
-from research.methods import METHODS, Problem
+from research.methods import METHODS
 from research.studies.memory import MEMORY, constants, points_of, protocol_findings, run_once
 from research.studies.store import Store
-from research.studies.study import Record, Verdict
+from research.studies.study import Record
 from tpca import SpikedTensor
 from tpca.errors import ModelError, StreamError, StudyError
 from tpca.planning import CONSTANTS, FRONTIER
@@ -25,7 +24,7 @@ runner = CliRunner()
 
 def outcomes_of(setting, seeds, methods):
     study = comparison(setting, methods, seeds)
-    return [Outcome(**found) for params in study.grid("full") for found in study.run(params)["outcomes"]]
+    return [outcome for params in study.grid("full") for outcome in study.run(params)["outcomes"]]
 
 
 def test_the_average_is_the_samples_to_methods_that_see_only_the_mean():
@@ -51,33 +50,33 @@ def test_the_average_refuses_what_only_samples_can_answer():
 @pytest.mark.parametrize("law", [False, True])
 def test_every_method_runs_and_strong_signals_are_found(law):
     """λ²N = 2000 is 4·d^(k̄−1) at 8×8×8 and far beyond any threshold; SGD steps are made for less and are not judged."""
-    setting = Setting(Problem((8, 8, 8), strength=2.0, symmetric=True), 500, law=law)
+    setting = Setting((8, 8, 8), 500, strength=2.0, symmetric=True, law=law)
     reasons = left_out(setting)
-    chosen = [name for name in NAMES if name not in reasons]
+    chosen = [name for name in TITLES if name not in reasons]
     assert set(reasons) <= {"paper", "matrix-sgd", "tensorly", "pyttb"}
     outcomes = outcomes_of(setting, range(2), chosen)
     assert len(outcomes) == 2 * len(chosen)
     for outcome in outcomes:
-        if outcome.method != "vector-sgd":
-            assert outcome.success, outcome
-            assert outcome.error < 0.1
-        assert outcome.samples == 500
-        assert outcome.state_bytes > 0
-        assert outcome.seconds > 0
+        if outcome["method"] != "vector-sgd":
+            assert outcome["success"], outcome
+            assert outcome["error"] < 0.1
+        assert outcome["samples"] == 500
+        assert outcome["state_bytes"] > 0
+        assert outcome["seconds"] > 0
 
 
 def test_the_papers_algorithm_runs_where_there_are_enough_samples():
-    setting = Setting(Problem((3,) * 4, strength=8.0), 2000)
+    setting = Setting((3,) * 4, 2000, strength=8.0)
     assert "paper" not in left_out(setting)
     (outcome,) = outcomes_of(setting, [0], ["paper"])
-    assert outcome.success
-    assert 1000 < outcome.samples <= 2000  # it stops when its schedule is done
-    few = Setting(Problem((3,) * 4, strength=2.0), 100)
+    assert outcome["success"]
+    assert 1000 < outcome["samples"] <= 2000  # it stops when its schedule is done
+    few = Setting((3,) * 4, 100, strength=2.0)
     assert "its schedule asks for" in left_out(few)["paper"]
 
 
 def test_what_is_left_out_has_a_reason():
-    setting = Setting(Problem((10,) * 4), 100, memory_limit=60_000)
+    setting = Setting((10,) * 4, 100, memory_limit=60_000)
     reasons = left_out(setting)
     assert "needs" in reasons["mean"]
     assert "needs" in reasons["als"]
@@ -101,19 +100,14 @@ def test_the_command():
     assert content["left_out"]["amp"] == "not asked for"
 
 
-@pytest.fixture(scope="module")
-def records():
-    study = MEMORY
+@pytest.mark.slow
+def test_the_study_of_memory():
+    """Trials repeat exactly, N₅₀ is in the range that theory gives (within a factor ten), the bound holds."""
     chosen = ("als", "vector-sgd", "unfolding-passes")
-    every, few = ([p for p in study.grid(scale) if "method" in p and p["order"] == 3] for scale in ("full", "quick"))
+    every, few = ([p for p in MEMORY.grid(scale) if "method" in p and p["order"] == 3] for scale in ("full", "quick"))
     trials = [p for p in every if p["method"] in chosen and p["first"] == 0]
     trials += [p for p in few if p["method"] == "race"]
-    return [Record(p, study.run(p), 0.1) for p in trials]
-
-
-@pytest.mark.slow
-def test_the_study_of_memory(records):
-    """Trials repeat exactly, N₅₀ is in the range that theory gives (within a factor ten), the bound holds."""
+    records = [Record(p, MEMORY.run(p), 0.1) for p in trials]
     again = MEMORY.run(records[0].params)
     assert again["wins"] == records[0].result["wins"]
     for point in points_of(records):
@@ -122,7 +116,7 @@ def test_the_study_of_memory(records):
         assert point.samples.low <= point.samples.value <= point.samples.high
         assert point.state > 0
     found = {f.label: f for f in MEMORY.findings(records)}
-    assert found["order 3, S·K·N"].verdict is Verdict.AGREES
+    assert found["order 3, S·K·N"].agrees
 
 
 def test_the_memory_protocol_ends_with_the_same_bits():
@@ -137,27 +131,13 @@ def test_the_memory_protocol_ends_with_the_same_bits():
         assert f"S = {found['bits']} bits" in finding.measured
 
 
-def test_constants_are_made_from_the_store(records, tmp_path):
-    store = Store(tmp_path / "store")
-    with pytest.raises(StudyError, match="run the study 'memory' first"):
-        constants(store)
-    for record in records:
-        store.add(MEMORY, record.params, record.result, record.seconds)
-    methods = constants(store)["methods"]
-    als = methods["als"]["3"]
-    assert als["dims"] == [16, 24]
-    assert als["interval"][0] <= als["constant"] <= als["interval"][1]
-    assert math.isfinite(methods["race"]["3"]["constant"])
-
-
 def test_the_constants_of_the_planner_are_those_of_the_stored_study():
-    found = constants(Store(Path(__file__).parents[2] / "docs" / "reproduction"))
-    measured = {name: found["methods"][name] for name in ("mean", "als", "race")}
+    frontier, found = constants(Store(Path(__file__).parents[2] / "docs" / "reproduction").records(MEMORY))
     for order in (3, 4, 5, 6):
-        mean, als, race = (measured[name][str(order)] for name in ("mean", "als", "race"))
-        assert CONSTANTS["mean"][order] == (mean["constant"], als["constant"], tuple(mean["dims"]))
-        assert CONSTANTS["race"][order] == (race["constant"], race["constant"], tuple(race["dims"]))
-    assert found["frontier"] == FRONTIER
+        (mean, dims), (als, _), (race, race_dims) = (found[name, order] for name in ("mean", "als", "race"))
+        assert CONSTANTS["mean"][order] == (mean, als, tuple(dims))
+        assert CONSTANTS["race"][order] == (race, race, tuple(race_dims))
+    assert frontier == FRONTIER
 
 
 def test_when_no_method_can_run_the_reasons_are_told():
@@ -166,32 +146,18 @@ def test_when_no_method_can_run_the_reasons_are_told():
     assert "none of the methods can run here: paper: its schedule asks for" in str(done.exception)
 
 
-COMPARE = ["compare", "--dims", "5,5,5", "--strength", "2", "--samples", "200", "--methods", "race,mean,als"]
-
-
-def test_a_comparison_is_kept_trial_by_trial(tmp_path):
-    """What is stored is not run again; another setting in the same folder is another comparison."""
-    file = tmp_path / "c" / "comparison.jsonl"
-    options = ["--out", str(tmp_path / "c"), "--json"]
-    assert runner.invoke(app, [*COMPARE, "--trials", "2", *options]).exit_code == 0
-    before = file.read_text()
-    done = runner.invoke(app, [*COMPARE, "--trials", "4", *options])
-    assert file.read_text().startswith(before)
-    assert file.read_text().count("\n") == 4
-    assert {row["trials"] for row in json.loads(done.stdout)["methods"]} == {4}
-    other = runner.invoke(app, [*COMPARE, "--samples", "300", "--trials", "1", *options])
-    assert {(row["trials"], row["samples"] > 200) for row in json.loads(other.stdout)["methods"]} == {(1, True)}
-
-
-def test_bad_problems_are_refused():
-    with pytest.raises(ModelError, match="correlation"):
-        Problem((4, 4), correlation=2.0)
-    with pytest.raises(ModelError, match="one for each of 3 pairs"):
-        Problem((8,) * 6, correlation=(1.0, 0.0))
-    with pytest.raises(ModelError, match="equal vectors need"):
-        Problem((4, 5), symmetric=True)
-    with pytest.raises(ModelError, match="equal vectors need"):
-        Problem((4, 4, 4), correlation=0.3, symmetric=True)
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        (["--order", "2", "--dim", "4", "--correlation", "2"], ModelError, "correlation"),
+        (["--dims", "4,5", "--symmetric"], ModelError, "equal dims"),
+        (["--order", "3", "--dim", "4", "--symmetric", "--correlation", "0.3"], StudyError, "leave --correlation out"),
+    ],
+)
+def test_bad_problems_are_refused(options, error, words):
+    done = runner.invoke(app, ["compare", *options])
+    assert isinstance(done.exception, error)
+    assert words in str(done.exception)
 
 
 @pytest.mark.parametrize("order", [3, 4, 5])
@@ -199,12 +165,12 @@ def test_state_formulas_hold(order):
     """The formulas of all methods against the arrays that their runs held, within a tenth."""
     dim = {3: 12, 4: 7, 5: 5}[order]
     for name, method in METHODS.items():
-        problem = Problem((dim,) * order, symmetric=method.symmetric)
-        if method.obstacle(problem) or name in ("paper", "tensorly", "vector-sgd"):  # counted by formula, or theirs
+        formal = name in ("paper", "tensorly", "vector-sgd")  # counted by formula, or theirs
+        if formal or method.obstacle((dim,) * order, method.symmetric):
             continue
         options = {"correlation": 1.0, "symmetric": True} if method.symmetric else {}
         truth = SpikedTensor.random((dim,) * order, 1.0, random_state=0, **options)
-        outcome, formula = run_once(name, truth, method.step, 0), method.state(problem)
+        outcome, formula = run_once(name, truth, method.step, 0), method.state(truth.dims)
         if name == "mean":  # the formula is for eight units; the samples may fill only five of them
             assert 0.5 * formula < outcome.state <= formula
         else:

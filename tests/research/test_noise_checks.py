@@ -9,7 +9,6 @@ import pytest
 
 from research.noise import checks
 from research.noise.laws import LAWS, chain, random_vectors, serial, smooth, white
-from research.noise.nulls import SETS, real
 from research.noise.tables import TABLES, allowed, count, missed, targets
 
 DIMS = (3, 4, 2)
@@ -53,15 +52,6 @@ def test_steps_follow_their_formulas(rng):
     assert [np.linalg.norm(v) for v in random_vectors(rng, DIMS)] == pytest.approx([1, 1, 1])
 
 
-@pytest.mark.parametrize("name", list(SETS))
-def test_real_data_are_finite_and_keep_their_size(name):
-    samples, y = real(name)
-    flipped, labelled = (checks.ROWS[f"real: {name}, random {what}"].case(0) for what in ("signs", "labels"))
-    assert np.isfinite(samples).all()
-    np.testing.assert_array_equal(np.abs(flipped.X), np.abs(samples))
-    assert y is None or sorted(labelled.y) == sorted(y)
-
-
 def test_allowed_is_what_five_per_cent_exceeds_once_in_a_thousand():
     assert allowed(400) == 35
 
@@ -84,34 +74,34 @@ def test_too_many_claims_are_bold_and_missed_unless_no_target_is_set():
     assert not missed(record(300, excluded={"found": "why"}), "found")
     content = {"rows": [record(36), record(10, name="other")]}
     assert {what: good for what, _, _, good in targets(content)} == {
-        "claims of a signal, noise and designs, each row": False,
-        "claims of a signal, noise and designs, pooled": False,
-        "claims of any entry, noise and designs, each row": True,
-        "claims of any entry, noise and designs, pooled": True,
+        "claims of a signal, each row": False,
+        "claims of a signal, pooled": False,
+        "claims of any entry, each row": True,
+        "claims of any entry, pooled": True,
     }
 
 
 @pytest.mark.slow
 def test_the_command_runs_resumes_writes_and_draws(tmp_path, capsys):
     """A run or two of every row that takes little time."""
-    names = ("claims: white, effect", "real: iris", "power: white, n = 40, λ = 1.4", "coverage: white, 8×6×5, n = 12")
+    names = ("claims: white, effect", "claims: rare, mean", "power: white, n = 40, λ = 1.4", "coverage: white, 8×6, n")
     store, out, figure = tmp_path / "store", tmp_path / "checks.json", tmp_path / "noise.png"
     places = ["--store", str(store), "--out", str(out), "--figure", str(figure), "--processes", "0"]
     for name in names:
         checks.main([*places, "--rows", name, "--share", "0.002"])
     first = json.loads(out.read_text())
-    assert {row["kind"] for row in first["rows"]} == {"claims", "real", "power", "coverage"}
+    assert {row["kind"] for row in first["rows"]} == {"claims", "power", "coverage"}
     assert all(row["digest"] == checks.ROWS[f"{row['kind']}: {row['name']}"].digest for row in first["rows"])
     assert first["made"]["numpy"]
     assert figure.stat().st_size > 5000
     assert "| signal | before | prototype | now |" in capsys.readouterr().out
     file = store / "chunks.jsonl"
     lines = file.read_text()
-    checks.main([*places, "--rows", "real: iris", "--share", "0.002"])
+    checks.main([*places, "--rows", "claims: rare, mean", "--share", "0.002"])
     assert json.loads(out.read_text())["rows"] == first["rows"]
     file.write_text(lines.replace('"digest":"', '"digest":"x'))  # samples of other rows
-    checks.main([*places, "--rows", "real: iris", "--share", "0.002"])
-    assert {row["kind"] for row in json.loads(out.read_text())["rows"]} == {"real"}
+    checks.main([*places, "--rows", "claims: rare, mean", "--share", "0.002"])
+    assert {row["kind"] for row in json.loads(out.read_text())["rows"]} == {"claims"}
 
 
 def test_what_is_stored_is_of_the_rows_as_they_are(stored):

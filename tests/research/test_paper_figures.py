@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from research.paper_figures import PIECES, draw_collapse, trace
+from research.figures import PIECES, draw_collapse, trace
 from research.studies.store import Store
 from tpca import SpikedTensor
 from tpca.solvers.paper.schedule import PRESETS, stage_bounds, theorem_schedule

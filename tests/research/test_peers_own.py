@@ -91,22 +91,20 @@ def test_tensorly_fills_in_what_no_sample_has_and_we_do_not(rng):
 MATRIX = np.array([[29.0, 39.0], [63.0, 85.0]])
 
 
-@pytest.mark.parametrize("tensor", [MATRIX, np.array([[0.5, 0.0], [0.5, 0.5]])], ids=["dense", "sparse"])
-def test_pyttb_two_components_fit_a_matrix(tensor, rng):
+@pytest.mark.parametrize(
+    ("tensor", "components", "expected"),
+    [
+        (MATRIX, 2, 0.0),
+        (np.array([[0.5, 0.0], [0.5, 0.5]]), 2, 0.0),
+        (6 * np.ones((5, 2)), 1, 0.0),
+        (MATRIX, 1, np.linalg.svd(MATRIX, compute_uv=False)[1] / np.linalg.norm(MATRIX)),
+    ],
+    ids=["two components fit a matrix", "a sparse one", "ones are of rank one", "one component is the best"],
+)
+def test_pyttb_matrices(tensor, components, expected, rng):
     X = samples_of(tensor, rng)
-    assert relative_error(tpca.TensorPCA(2, random_state=0).fit(X), X) < 1e-6
-
-
-def test_pyttb_one_component_is_the_best(rng):
-    X = samples_of(MATRIX, rng)
-    sizes = np.linalg.svd(MATRIX, compute_uv=False)
-    expected = sizes[1] / np.linalg.norm(sizes)
-    assert relative_error(tpca.TensorPCA(random_state=0).fit(X), X) == pytest.approx(expected, rel=1e-6)
-
-
-def test_pyttb_ones_are_of_rank_one(rng):
-    X = samples_of(6 * np.ones((5, 2)), rng)
-    assert relative_error(tpca.TensorPCA(random_state=0).fit(X), X) < 1e-6
+    error = relative_error(tpca.TensorPCA(components, random_state=0).fit(X), X)
+    assert error == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (3, 4, 5)])

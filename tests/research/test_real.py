@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from research.noise.tables import allowed
 from research.real import __main__ as command
 from research.real import measures, peers, plain
-from research.real.reasons import REASONS
 from research.real.sets import SETS, Samples
-from research.real.tables import TABLES, allowed, differing, draw
+from research.real.tables import REASONS, TABLES, differing, draw
 
 STORED = Path(__file__).parents[2] / "docs" / "real.json"
 AGAIN = ("IL-2", "firms", "serology", "breast cancer", "wine", "iris", "diabetes", "El Niño", "gapminder", "economy")
@@ -98,7 +98,7 @@ def test_versions_without_a_signal_keep_what_they_should(name, rng):
 
 
 def test_neighbours_are_those_along_ordered_axes():
-    data = Samples(np.zeros((2, 3, 4)), axes=("a", "b"), ordered=(False, True))
+    data = Samples(np.zeros((2, 3, 4)), ordered=(False, True))
     whole = peers.adjacency(data).toarray()
     expected = np.kron(np.eye(3), np.eye(4, k=1) + np.eye(4, k=-1))
     np.testing.assert_array_equal(whole, expected)

@@ -14,7 +14,7 @@ from scipy.stats import ks_2samp
 from amounts import few_or_many
 from research.law import LawEngine
 from research.simulate import SimulatedRun, advance, simulate_empirical, simulate_online
-from research.simulate.starts import BlockStart
+from research.simulate.paper import BlockStart
 from tpca.engines import open_engine
 from tpca.model import SpikedTensor
 from tpca.solvers.paper.run import PaperRun, sign_starts
@@ -78,48 +78,43 @@ def test_starts_are_those_of_the_solver(dims, spare):
         np.testing.assert_allclose(built, flat / np.linalg.norm(flat, axis=1, keepdims=True), atol=1e-12)
 
 
-def short_schedule(count):
-    """A few large steps in every phase, so that every phase moves a lot."""
+def short_schedule(count, idle=False):
+    """A few large steps in every phase, so that every phase moves a lot; ``idle``: but for block 0 in Phase I."""
     legs = tuple(Leg(0.2 + 0.02 * m, 3 + m) for m in range(count))
-    return Schedule("short", (legs,), legs, 3, tuple(Leg(0.2, 6) for _ in range(count)))
-
-
-def dense_run(truth, schedule, seed):
-    """Alignments of all blocks after Phase I, after the selection and after Phase III of one run."""
-    run = PaperRun(LawEngine(truth, random_state=seed), np.random.default_rng([7, seed]))
-    planted = run.partition.outer(truth.vectors)
-
-    def alignments():
-        return [np.abs(np.tensordot(w[0], b, b.ndim)) for w, b in zip(run.replicas, planted, strict=True)]
-
-    run.sequential_ascent(schedule.stages[0], "I")
-    found = [alignments()]
-    run.sequential_ascent(schedule.ascent, "II")
-    run.select(schedule.selection)
-    found.append(alignments())
-    run.estimate(schedule.estimation)
-    return [*found, alignments()]
-
-
-def simulated_run(truth, schedule, seed):
-    """The same of one run of the chain."""
-    run = SimulatedRun(truth, np.random.default_rng([8, seed]))
-    run.sequential_ascent(schedule.stages[0])
-    found = [np.abs(run.alignments[:, 0])]
-    run.sequential_ascent(schedule.ascent)
-    run.select(schedule.selection)
-    found.append(np.abs(run.alignments[:, 0]))
-    run.estimate(schedule.estimation)
-    return [*found, np.abs(run.alignments[:, 0])]
+    first = (Leg(0.0, 0), *legs[1:]) if idle else legs
+    return Schedule("short", (first,), legs, 3, tuple(Leg(0.2, 6) for _ in range(count)))
 
 
 @functools.cache
-def phases(dims, runs):
-    """Of many runs, dense and simulated: an array (runs, phases, blocks) each."""
-    truth = SpikedTensor.random(dims, 2.0, correlation=0.6, random_state=1)
-    schedule = short_schedule(len(Partition.pairs(dims)))
-    dense = np.array([dense_run(truth, schedule, seed) for seed in range(2 * runs if len(dims) == 4 else runs)])
-    return dense, np.array([simulated_run(truth, schedule, seed) for seed in range(1000)])
+def phases(dims, runs, idle=False):
+    """|α| after Phase I, after Phase II and the selection, after Phase III: of the solver, and of the chain.
+
+    An array (runs, phases, blocks) each.  With ``idle`` two random vectors for block 0, and the start with the second.
+    """
+    truth, partition = SpikedTensor.random(dims, 2.0, correlation=0.6, random_state=1), Partition.pairs(dims)
+    schedule, planted = short_schedule(len(partition), idle), partition.outer(truth.vectors)
+
+    def follow(run, aligned, *names):
+        run.sequential_ascent(schedule.stages[0], *names)
+        found = [aligned(-1 if idle else 0)]
+        run.sequential_ascent(schedule.ascent, *names)
+        run.select(schedule.selection)
+        found.append(aligned(0))
+        run.estimate(schedule.estimation)
+        return [*found, aligned(0)]
+
+    def dense(seed):
+        source = open_engine(truth.stream(random_state=seed)) if idle else LawEngine(truth, random_state=seed)
+        run = PaperRun(source, np.random.default_rng([7, seed]), spare=idle)
+        return follow(
+            run, lambda n: [abs(np.vdot(w[n], b)) for w, b in zip(run.replicas, planted, strict=True)], "climb"
+        )
+
+    def chain(seed):
+        run = SimulatedRun(truth, np.random.default_rng([8, seed]), spare=idle)
+        return follow(run, lambda n: np.abs(run.alignments[:, n]))
+
+    return np.array([dense(seed) for seed in range(runs)]), np.array([chain(seed) for seed in range(1000)])
 
 
 @pytest.mark.parametrize("phase", [0, 1, 2], ids=["Phase I", "selection", "Phase III"])
@@ -128,82 +123,24 @@ def phases(dims, runs):
 @pytest.mark.slow
 def test_phases_have_the_law_of_the_solver(dims, phase, runs):
     """Alignments of all blocks after Phase I, after the selection, after Phase III, orders 4, 5 and 6."""
-    dense, chain = (each[:, phase] for each in phases(dims, runs))
-    assert dense.shape[1] == len(Partition.pairs(dims))
-    for m in range(dense.shape[1]):
+    dense, chain = (each[:, phase] for each in phases(dims, 2 * runs if len(dims) == 4 else runs))
+    for m in range(len(Partition.pairs(dims))):
         same_law(dense[:, m], chain[:, m])
-
-
-def idle_schedule():
-    """Order 5: the vector block stands still in Phase I and moves in Phase II."""
-    short = short_schedule(3)
-    return Schedule("idle", ((Leg(0.0, 0), *short.stages[0][1:]),), short.ascent, 3, short.estimation)
 
 
 @few_or_many(30, 200)
 @pytest.mark.slow
 def test_an_idle_vector_block_has_the_law_of_the_solver(runs):
-    """Order 5 with w₁ idle in Phase I and two random vectors for it: real samples against the chain, every phase.
-
-    The alignments of a start with the second vector; nine tests at level 1e-6.
-    """
-    dims = SHAPES[1]
-    truth, schedule, planted = SpikedTensor.random(dims, 2.0, correlation=0.6, random_state=1), idle_schedule(), []
-
-    def dense(seed):
-        run = PaperRun(open_engine(truth.stream(random_state=seed)), np.random.default_rng([7, seed]), spare=True)
-        planted[:] = run.partition.outer(truth.vectors)
-        begin = run.replicas[0].copy()
-        run.sequential_ascent(schedule.stages[0], "I")
-        np.testing.assert_array_equal(run.replicas[0], begin)  # idle
-        found = [aligned(run, -1)]
-        run.sequential_ascent(schedule.ascent, "II")
-        found.append(aligned(run, -1))
-        run.select(schedule.selection)
-        run.estimate(schedule.estimation)
-        return [*found, aligned(run, 0)]
-
-    def aligned(run, start):
-        return [abs(np.sum(w[start] * b)) for w, b in zip(run.replicas, planted, strict=True)]
-
-    def chain(seed):
-        run = SimulatedRun(truth, np.random.default_rng([8, seed]), spare=True)
-        run.sequential_ascent(schedule.stages[0])
-        found = [np.abs(run.alignments[:, -1])]
-        run.sequential_ascent(schedule.ascent)
-        found.append(np.abs(run.alignments[:, -1]))
-        run.select(schedule.selection)
-        run.estimate(schedule.estimation)
-        return [*found, np.abs(run.alignments[:, 0])]
-
-    sampled = np.array([dense(seed) for seed in range(runs)])
-    simulated = np.array([chain(seed) for seed in range(1000)])
+    """Order 5 with w₁ idle in Phase I and two random vectors for it: real samples against the chain, every phase."""
+    truth = SpikedTensor.random(SHAPES[1], 2.0, random_state=1)
+    run = PaperRun(LawEngine(truth), np.random.default_rng(1), spare=True)
+    begin = run.replicas[0].copy()
+    run.sequential_ascent(short_schedule(3, idle=True).stages[0], "I")
+    np.testing.assert_array_equal(run.replicas[0], begin)
+    dense, chain = phases(SHAPES[1], runs, idle=True)
     for phase in range(3):
         for m in range(3):
-            same_law(sampled[:, phase, m], simulated[:, phase, m])
-
-
-def test_blocks_of_three_modes_have_the_law_of_the_dense_update():
-    """Two blocks of three modes, one turn of the last: the chain against the update on whole blocks."""
-    truth = SpikedTensor.random((3,) * 6, 2.0, random_state=1)
-    partition = Partition.halves(truth.dims)
-    planted = partition.outer(truth.vectors)
-
-    def chain(seed):
-        run = SimulatedRun(truth, np.random.default_rng([8, seed]), partition, starts="random")
-        begin = run.starts[1].block((1.0,))
-        assert np.sum(begin * planted[1]) == pytest.approx(run.alignments[1, 0])
-        run.sequential_ascent([Leg(0.0, 0), Leg(0.2, 6)])
-        return run.alignments[1, 0]
-
-    def dense(seed):
-        rng = np.random.default_rng([7, seed])
-        run = SimulatedRun(truth, rng, partition, starts="random")
-        signal = 2.0 * run.alignments[0, 0]
-        end = dense_step_loop(run.starts[1].block((1.0,)), planted[1], signal, 0.2, 6, rng)
-        return np.sum(end * planted[1])
-
-    same_law([dense(seed) for seed in range(600)], [chain(seed) for seed in range(1500)])
+            same_law(dense[:, phase, m], chain[:, phase, m])
 
 
 @few_or_many(50, 150)

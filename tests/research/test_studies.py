@@ -1,6 +1,5 @@
 """Studies: estimates with known answers, the store, the runner, and every study's conclusions from few trials."""
 
-import dataclasses
 import json
 import math
 import os
@@ -16,32 +15,36 @@ from typer.testing import CliRunner
 
 from amounts import few_or_many
 from research.__main__ import app
-from research.baselines import ALS
-from research.own import measure, study_of_method, study_of_schedule
+from research.figures import draw_studies
 from research.reproduce import BEGIN, END, STUDIES, as_markdown, as_rows, write_markdown
-from research.studies.climbs import climb, constants_of, planned_climb
+from research.studies.climbs import climb, planned_climb
 from research.studies.diagram import DIAGRAM, boundary
 from research.studies.estimates import (
     Curve,
     Ratio,
+    Slope,
     interval_of,
     power_law,
     power_law_of,
     rate_interval,
-    slope_finding,
     spread,
 )
-from research.studies.runner import pending_jobs, run_studies
-from research.studies.scaling import UNCORRELATED, logarithm
-from research.studies.store import Store, digest, key, stale
-from research.studies.structure import CORRELATIONS, HIDDEN, _cycles, adaptive_fits, adaptive_form, best_pairing
-from research.studies.study import Record, Study, Verdict
-from research.study_figures import FIGURES, draw_studies
-from research.theory import limit_alignment, noise_norm
+from research.studies.runner import run_studies
+from research.studies.scaling import (
+    CORRELATIONS,
+    HIDDEN,
+    UNCORRELATED,
+    _cycles,
+    adaptive_fits,
+    adaptive_form,
+    best_pairing,
+    logarithm,
+)
+from research.studies.store import Store, key, stale
+from research.studies.study import Record, Study
 from tpca.errors import StudyError
 from tpca.model import SpikedTensor
 from tpca.solvers.paper.run import pairings_of
-from tpca.solvers.paper.schedule import theorem_schedule
 
 ROOT = Path(__file__).parents[2]
 
@@ -92,24 +95,16 @@ def test_half_is_interpolated_between_levels():
     assert ratio.at() == pytest.approx(10)
 
 
-def test_power_law_with_a_known_correction():
+def test_power_laws_and_rates_with_known_answers():
     values = {x: [5 * math.log(x) * x**-1.0] * 3 for x in (10.0, 100.0, 1000.0, 1e4)}
     assert power_law_of(values).slope.value > -0.95
     law = power_law_of(values, math.log)
-    assert law.slope.value == pytest.approx(-1.0)
+    assert [law.slope.value, law.upper()] == pytest.approx([-1.0, -1.0])
     assert law.at(100.0) == pytest.approx(values[100.0][0])
-    assert law.upper() == pytest.approx(-1.0)
-
-
-def test_too_few_points_give_no_slope():
-    law = power_law_of({1.0: [1.0], 2.0: [2.0]})
-    assert math.isnan(law.slope.value)
-
-
-def test_rate_interval_is_clopper_pearson():
+    assert math.isnan(power_law_of({1.0: [1.0], 2.0: [2.0]}).slope.value)  # too few points
     rate = rate_interval(0, 20)
     assert (rate.value, rate.low) == (0.0, 0.0)
-    assert rate.high == pytest.approx(1 - 0.025 ** (1 / 20))
+    assert rate.high == pytest.approx(1 - 0.025 ** (1 / 20))  # Clopper and Pearson
 
 
 def exact(slope):
@@ -118,22 +113,15 @@ def exact(slope):
 
 
 def test_a_bound_is_judged_from_one_side_and_an_equality_from_both():
-    below, at, above = (exact(slope) for slope in (1.5, 2.0, 2.5))
-    assert [slope_finding("x", law, 2).verdict for law in (below, at, above)] == [
-        Verdict.AGREES, Verdict.AGREES, Verdict.DIFFERS,
-    ]  # fmt: skip
-    assert [slope_finding("x", law, 2, bound=False).verdict for law in (below, at, above)] == [
-        Verdict.DIFFERS, Verdict.AGREES, Verdict.DIFFERS,
-    ]  # fmt: skip
-    assert slope_finding("x", below, 2).reason.endswith("not tight here.")
-    assert slope_finding("x", at, 2).predicted == "slope at most 2"
-
-
-def test_collapse_is_the_spread_of_what_is_left():
-    low, high = spread(exact(2.0), 2.0)
-    assert high / low == pytest.approx(1.0)
-    low, high = spread(exact(2.5), 2.0, since=32)
-    assert high / low == pytest.approx(2.0)  # (128/32)^0.5
+    laws = [exact(slope) for slope in (1.5, 2.0, 2.5)]
+    for bound, agree in ((True, [True, True, False]), (False, [False, True, False])):
+        assert [Slope("x", 2, law, bound=bound)([])[0].agrees for law in laws] == agree
+    (below,) = Slope("x", 2, laws[0])([])
+    assert below.reason.endswith("not tight here.")
+    assert below.predicted == "slope at most 2"
+    for slope, ratio in ((2.0, 1.0), (2.5, 4.0)):  # what is left of d^2: (128/8)^0.5
+        low, high = spread(exact(slope), 2.0)
+        assert high / low == pytest.approx(ratio)
 
 
 def test_adaptivity_fits_the_constant_of_the_start():
@@ -182,7 +170,7 @@ def test_boundaries_of_a_planted_diagram():
     """N₅₀ = 100/λ² for every method, whatever the correlation: the slope is −2, and correlation saves nothing."""
     records = []
     for params in DIAGRAM.grid("full"):
-        if "kind" in params or params["order"] != 3:
+        if params["order"] != 3:
             continue
         samples = [100 / params["strength"] ** 2 * 2 ** (j / 2) for j in range(-4, 5)]
         wins = [round(params["count"] / (1 + math.exp(-3 * j))) for j in range(-4, 5)]
@@ -190,89 +178,42 @@ def test_boundaries_of_a_planted_diagram():
         records.append(Record(params, result, 0.1))
     found = DIAGRAM.findings(records)
     assert len(found) == 8  # four methods, two questions each
-    assert all(finding.verdict is Verdict.AGREES for finding in found)
+    assert all(finding.agrees for finding in found)
     half = boundary(records, 3, "als", "strength")
     assert [half[x].at() * x * x for x in (0.25, 1.0, 2.0)] == pytest.approx([100] * 3, rel=0.2)
 
 
-def test_the_best_rank_one_fit_has_its_limits():
-    """Order 3, d = 20, six tensors: overlaps have standard deviation 0.01 at β = 3, lengths of noise 0.1."""
-    fit = {"kind": "fit", "order": 3, "dim": 20, "beta": 3.0, "count": 6, "first": 0}
-    assert np.mean(DIAGRAM.run(fit)["values"]) == pytest.approx(limit_alignment(3, 3.0), abs=0.03)
-    noise = DIAGRAM.run({"kind": "noise", "order": 3, "dim": 20, "count": 6, "first": 0})["values"]
-    assert np.mean(noise) == pytest.approx(noise_norm(3), rel=0.15)
-
-
-def test_a_method_and_a_schedule_of_ones_own(tmp_path):
-    """ALS from 2^(j/2)·d^1.5 samples; and the usual schedule, which gives what the studies have."""
-    study = study_of_method("als", ALS().run, 1.5, order=3, dims=(6, 8, 10), runs=2, rungs=(-2, 8))
-    (finding,) = measure(study, tmp_path)
-    assert finding.verdict is Verdict.AGREES
-    records = Store(tmp_path).records(study)
-    assert len(records) == len(study.grid("quick")) == 33
-    assert all(r.result["wins"] == 2 for r in records if r.params["budget"] == 16)  # 16 times d^1.5
-    assert measure(study, tmp_path) == [finding]  # what is stored is not run again
-
-    def usual(truth, budget):
-        return theorem_schedule(truth, constants_of({"budget": budget}))
-
-    own = study_of_schedule("usual", usual, 2, order=4, dims=(16,), runs=4, rungs=(0, 0))
-    (params,) = own.grid("quick")
-    assert own.run(params)["wins"] == climb(params)["wins"]
-    assert own.run(params)["samples"] == pytest.approx(climb(params)["samples"])
-
-
 def squares(version=1):
     """A study that costs nothing."""
-    grid = lambda scale: [{"x": x} for x in range(3 if scale == "quick" else 5)]  # noqa: E731
-    return Study("squares", "Squares", "x²", grid, lambda p: {"y": p["x"] ** 2}, lambda p: float(p["x"]), (), version)
+    trials = [{"x": x, "first": x // 3} for x in range(5)]
+    return Study("squares", "Squares", "x²", trials, lambda p: {"y": p["x"] ** 2}, version=version)
 
 
 def test_store_keeps_what_was_added_and_passes_over_a_torn_line(tmp_path):
     store, study = Store(tmp_path / "s"), squares()
-    store.add(study, {"x": 1}, {"y": 1}, 0.5)
-    store.add(study, {"x": 2}, {"y": 4}, 0.5)
+    store.add(study, {"x": 1, "first": 0}, {"y": 1}, 0.5)
+    store.add(study, {"x": 2, "first": 0}, {"y": 4}, 0.5)
     path = store.path(study)
     line = json.loads(path.read_text().splitlines()[0])
     assert {"version", "params", "result", "seconds", "tpca", "numpy", "python", "revision"} <= set(line)
     path.write_bytes(path.read_bytes()[:-25])  # as a kill leaves it
-    assert [r.params for r in store.records(study)] == [{"x": 1}]
-    assert store.pending(study, study.grid("quick")) == [{"x": 0}, {"x": 2}]
-    store.add(study, {"x": 2}, {"y": 4}, 0.5)
+    assert [r.params for r in store.records(study)] == [{"x": 1, "first": 0}]
+    assert store.pending(study, study.grid("quick")) == [{"x": 0, "first": 0}, {"x": 2, "first": 0}]
+    store.add(study, {"x": 2, "first": 0}, {"y": 4}, 0.5)
     assert [r.result for r in store.records(study)] == [{"y": 1}, {"y": 4}]
-
-
-def test_results_of_another_version_do_not_count(tmp_path):
-    store, study = Store(tmp_path), squares()
-    store.add(study, {"x": 1}, {"y": 1}, 0.1)
     assert store.records(squares(version=2)) == []
 
 
-def test_long_trials_come_first_and_stored_ones_not_at_all(tmp_path):
-    store, study = Store(tmp_path), squares()
-    store.add(study, {"x": 3}, {"y": 9}, 0.1)
-    assert [p["x"] for _, p in pending_jobs([study], "full", store)] == [4, 2, 1, 0]
-
-
-def test_every_study_has_a_figure():
-    assert set(STUDIES) == set(FIGURES)
-    assert all(name == study.name for name, study in STUDIES.items())
-
-
-@pytest.mark.parametrize("name", list(STUDIES))
-def test_quick_grid_is_part_of_the_full_one_and_is_plain(name):
-    study = STUDIES[name]
-    quick, full = study.grid("quick"), study.grid("full")
-    names = [key(params) for params in quick]
-    assert len(set(names)) == len(names)
-    assert set(names) <= {key(params) for params in full}
-    assert all(json.loads(key(params)) == params for params in quick)
-    assert all(study.cost(params) > 0 for params in quick)
-
-
-@pytest.mark.parametrize("name", list(STUDIES))
-def test_a_study_without_trials_concludes_nothing(name):
-    assert all(f.verdict is Verdict.OPEN for f in STUDIES[name].findings([]))
+def test_a_quick_run_has_the_first_seeds_and_a_few_steps_of_every_ladder():
+    cell = {"order": 6, "count": 1}
+    trials = [
+        {**cell, "dim": d, "budget": b, "first": f} for d in (8, 16, 32, 64, 128) for b in range(4) for f in (0, 1)
+    ]
+    quick = Study("s", "s", "", trials + [{**cell, "kind": "few", "dim": d} for d in (3, 4)], dict).grid("quick")
+    assert {(p["dim"], p["budget"], p["first"]) for p in quick[:-1]} == {
+        (d, b, 0) for d in (8, 32, 128) for b in (0, 2)
+    }
+    assert quick[-1]["dim"] == 3
 
 
 @pytest.mark.parametrize("name", list(STUDIES))
@@ -281,9 +222,13 @@ def test_the_stored_table_is_whole_and_of_todays_code(name):
     study, store = STUDIES[name], Store(ROOT / "docs" / "reproduction")
     records = store.records(study)
     assert [record.params for record in stale(study, records)] == []
-    assert store.pending(study, study.grid("full")) == []
-    assert {key(record.params) for record in records} <= {key(params) for params in study.grid("full")}
+    quick, full = ([key(params) for params in study.grid(scale)] for scale in ("quick", "full"))
+    assert {key(record.params) for record in records} == set(full)
     assert set(STUDIES) == {path.stem for path in store.folder.glob("*.jsonl")}
+    assert len(set(quick)) == len(quick)
+    assert set(quick) <= set(full)
+    assert all(json.loads(key(params)) == params for params in study.grid("quick"))
+    assert all(finding.agrees is None for finding in study.findings([]))
 
 
 def test_other_samples_than_those_planned_are_stale():
@@ -292,16 +237,6 @@ def test_other_samples_than_those_planned_are_stale():
     assert stale(STUDIES["worst-case"], [Record(params, planned, 0.1)]) == []
     for name in ("samples", "climb", "phase_one", "weighted"):
         assert stale(STUDIES["worst-case"], [Record(params, planned | {name: 1.05 * planned[name]}, 0.1)])
-
-
-def test_a_stored_line_has_a_digest_of_what_no_chance_is_in(tmp_path):
-    store, params = Store(tmp_path), {"order": 4, "dim": 8, "correlation": 0.0, "budget": 1.0, "first": 0, "count": 1}
-    study = STUDIES["worst-case"]
-    store.add(study, params, {}, 0.1)
-    line = json.loads(store.path(study).read_text())
-    assert line["digest"] == digest(study, params)
-    other = dataclasses.replace(study, planned=lambda _: {"samples": 1.0})
-    assert digest(other, params) != line["digest"]
 
 
 def test_planned_samples_are_those_of_a_climb():
@@ -340,33 +275,36 @@ def test_findings_of_a_planted_store(tmp_path):
                     found.append(Record(params, {"wins": wins, "runs": 50, "samples": n, "weighted": n * dim}, 0.1))
         return found
 
-    assert all(f.verdict is Verdict.AGREES for f in study.findings(records(0.0)))
-    assert all(f.verdict is Verdict.DIFFERS for f in study.findings(records(0.5)))
+    assert {f.verdict for f in study.findings(records(0.0))} == {"agrees"}
+    assert {f.verdict for f in study.findings(records(0.5))} == {"differs"}
 
 
 @pytest.mark.slow
 def test_table_and_figures_of_a_real_store(tmp_path):
-    """A few real trials of one study, run by the runner in processes of its own."""
+    """A few real trials of one study, run by the runner in processes of its own; the figures of two stored ones."""
     store, study = Store(tmp_path / "store"), STUDIES["initialisation"]
     seen = []
-    ran = run_studies([study], "quick", store, lambda s, cost: seen.append((s.name, cost)), processes=2)
+    ran = run_studies([study], "quick", store, seen.append, processes=2)
     assert ran == len(seen) == len(study.grid("quick"))
-    assert run_studies([study], "quick", store, lambda *_: None) == 0
+    assert run_studies([study], "quick", store) == 0
     findings = {study.name: study.findings(store.records(study))}
     by_case = {f.label: f for f in findings[study.name]}
-    assert by_case["order 6, random, identical"].verdict is Verdict.AGREES
-    assert by_case["order 6, identity, identical"].verdict is Verdict.AGREES
+    assert by_case["order 6, random, identical"].agrees
+    assert by_case["order 6, identity, identical"].agrees
     assert len(as_rows(findings)) == 8
     assert "| order 6, both, identical | finds |" in as_markdown([study], findings)
-    drawn = draw_studies([study], store, tmp_path / "figures")
+    study = STUDIES["stages"]
+    findings[study.name] = []
+    drawn = draw_studies(list(STUDIES.values()), Store(ROOT / "docs" / "reproduction"), tmp_path / "figures")
+    assert set(STUDIES) - set(drawn) == {"phases", "initialisation", "chances"}  # whose tables say all
+    assert all(path.stat().st_size > 5000 for path in drawn.values())
     told = tmp_path / "told.md"
     told.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     write_markdown(told, [study], findings, drawn)
     assert told.read_text().startswith("before\n")
     assert told.read_text().endswith("after\n")
     assert "old" not in told.read_text()
-    assert "](figures/initialisation.png)" in told.read_text()
-    assert drawn[study.name].stat().st_size > 5000
+    assert "](figures/stages.png)" in told.read_text()
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from research.studies.race_memory import SHAPES, TIMES, peak_of_a_race
+from research.race_tables import SHAPES, TIMES, peak_of_a_race
 from tpca import RaceSolver, open_stream
 from tpca.cli import app
 from tpca.data import stored as slabs

@@ -11,7 +11,7 @@ signal after at most
 
 samples, with C depending on the main strategy and its size.  The limit is :math:`\sigma\sqrt{N_{95}/N}`.
 
-The constants are set above all rows of ``docs/detection.json``, which ``python -m research.studies.detection``
+The constants are set above all rows of ``docs/detection.json``, which ``python -m research table detection``
 measures: Gaussian noise, independent random vectors (the hardest kind), orders 2 to 6.  For sizes far outside that
 table the limit is an extrapolation.
 """
