@@ -130,7 +130,7 @@ def working_bytes(partition: Partition, columns: int) -> int:
     """Most bytes of temporary copies while the answers are in flight.
 
     Square matrices in double precision; when these are gone but for three in single, pieces of the columns in their
-    place (:attr:`Columns._step`).
+    place (:meth:`Columns._pieces`).
     """
     return SQUARES * columns**2 + 16 * max(_piece(columns * max(partition.sizes)), columns) + 16 * max(partition.sizes)
 
