@@ -19,10 +19,10 @@ permuting the rows of the others is still right.
 among z is :math:`L^{-1}` times one among x.  The target is :math:`T = \frac{\mathrm{tr}\,C}{d}\,I`, and
 ``shrinkage="auto"`` the oracle approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010, Eq. 23).  Of less than
 ten rows a column much depends on the share, and "auto" has the variances of the columns as its target, whose units then
-do not matter, with the share of the standardised columns.  (Of more rows the share is small, and a multiple of the
-identity keeps columns that hardly vary from being blown up.)  No share suits all data, but choosing share and target by
-folds of the rows that are fitted gained at most 3 % of the correlation of fresh rows, and lost up to 9 % (15 cases of
-``benchmarks/tensor_cca.py``).
+hardly matter, with the share of the standardised columns.  (Of more rows the share is small, and a multiple of the
+identity keeps columns that hardly vary from being blown up; of few rows a floor does.)  No share suits all data.
+Choosing share and target by folds of the rows that are fitted gained at most 3 % of the correlation of fresh rows of
+two views, and lost up to 7 % (15 cases of ``benchmarks/tensor_cca.py``).  Of four views it gained more.
 
 *Wide views*, of more columns than rows: what is fitted lies in the span of :math:`T^{-1}x` of all rows.  So rows become
 their coordinates in an orthonormal basis of the span of all centred rows, standardised first if T is the variances.
@@ -57,6 +57,7 @@ MEMORY = 256e6  # bytes of rows that are kept between passes, if nothing else is
 MAX_FOLDS = 10
 LIKE = 3.0  # z above which neighbours count as correlated: one of 700 views in random order
 ROWS_PER_COLUMN = 10  # fewer rows are few
+FLOOR = 0.1  # of the median variance: the least that counts in the target, for columns that hardly vary
 NONE = -1  # the fold of a fit that leaves nothing out
 GROUP_ROWS = 32  # for every column, at least, where a group holds covariances
 STILL = 1e-12  # spread of a constant column, in units of its mean, at most; of single precision some of its roundings
@@ -437,7 +438,9 @@ def learn_whitenings(
                 still = own <= np.maximum((precision * mean) ** 2, precision * variances[i])
             # T of coordinates of standardised columns is their variances, too: all are 1.
             level = own.sum() / len(mean) if auto else own.mean()
-            target = np.where(still, level, own) if few and turn is None else np.full(len(own), level)
+            target = np.full(len(own), level)
+            if few and turn is None:
+                target = np.where(still, level, np.maximum(own, FLOOR * np.median(own)))
             name = f"view {i}" if len(turns) > 1 else "the table"
             white = Whitening.learn(shift, covariance, n, shrinkage, target, name, still, len(mean), passes.dtype)
             found[fold].append(white)
