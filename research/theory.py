@@ -1,4 +1,4 @@
-"""Numbers of the theory: sample complexities, errors, the Cramér–Rao limit."""
+"""Numbers of the theory: sample complexities, errors, the Cramér–Rao limit, random-matrix limits of the best fit."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.optimize import brentq
 
 from tpca.model import gauge
 from tpca.tensors.blocks import Array, Partition
@@ -48,10 +49,36 @@ def cramer_rao(dim: int, strength: float, samples: float) -> float:
 
 
 def limit_threshold(order: int) -> float:
-    """√((k̄−1)^{k̄−1}/(k̄ (k̄−2)^{k̄−2})), 2/√3 at order 3: the least β = λ√N/√(k̄d) of a best fit at the signal.
+    """√((k̄−1)^{k̄−1}/(k̄ (k̄−2)^{k̄−2})), 2/√3 at order 3: below it :func:`limit_alignment` has no solution.
 
-    Every contraction with unit vectors of overlap q leaves the signal ρ = λ√N q^{k̄−1} in noise of d entries, so that
-    q² = ρ²/(ρ² + d): u^{k̄−2}(1 − u) = 1/(k̄β²) with u = q², which has a solution from there on.  Seddik, Guillaud and
-    Couillet (2022) for random tensors; the same as the fixed point of the state evolution.
+    Seddik, Guillaud and Couillet (2022) for random tensors; the same as the fixed point of the state evolution.
     """
     return math.sqrt((order - 1) ** (order - 1) / (order * (order - 2) ** (order - 2)))
+
+
+def limit_alignment(order: int, beta: float) -> float:
+    """⟨v̂, v⟩ of the best rank-one fit near the signal as d grows, β = λ√N/√(k̄d): q² = u, u^{k̄−2}(1 − u) = 1/(k̄β²).
+
+    Every contraction with unit vectors leaves the signal ρ = λ√N q^{k̄−1} in noise of d entries: q² = ρ²/(ρ² + d).
+    """
+    if beta < limit_threshold(order):
+        return 0.0
+    worst = (order - 2) / (order - 1)  # where the left side is largest
+    u = brentq(lambda u: u ** (order - 2) * (1 - u) - 1 / (order * beta**2), worst, 1.0)
+    return math.sqrt(u)
+
+
+def noise_norm(order: int) -> float:
+    """√k̄·E₀: best rank-one fit of N(0, 1) noise over √d, from the energy E₀ of the spherical k̄-spin glass.
+
+    E₀ is where the complexity of minima vanishes, ½ log(p−1) − (p−2)/(4(p−1)) u² − I(u) = 0 with
+    I(u) = u√(u²−e²)/e² − log(u + √(u²−e²)) + log e, e = 2√((p−1)/p) (Auffinger, Ben Arous and Černý 2013).
+    """
+    edge = 2 * math.sqrt((order - 1) / order)
+
+    def complexity(u: float) -> float:
+        root = math.sqrt(u * u - edge * edge)
+        rate = u * root / edge**2 - math.log(u + root) + math.log(edge)
+        return 0.5 * math.log(order - 1) - (order - 2) / (4 * (order - 1)) * u * u - rate
+
+    return math.sqrt(order) * float(brentq(complexity, edge, 2 * edge))

@@ -21,6 +21,7 @@ from research.studies.climbs import (
     GOOD,
     cells,
     climb,
+    constants_of,
     curves,
     drawn_runs,
     half_law,
@@ -283,10 +284,11 @@ CASES: dict[tuple[int, float], tuple[tuple[int, ...], int]] = {
 }
 BOTH = (8, 16, 64)  # d at which both schedules are run at order 5
 OWN = (6, 16, 64)
+SAMPLED: Params = {"dim": 5, "order": 5, "correlation": 0.0, "strength": 2.0, "vector": "idle"}
 
 
 def _odd_trials() -> list[Params]:
-    """Climbs of both orders; both schedules at order 5, and each at its own N."""
+    """Climbs of both orders; both schedules at order 5, and each at its own N; at one size also real samples."""
     trials = []
     for (order, correlation), (dims, _) in CASES.items():
         seeds = (10, 20) if order == 5 else (10, 10)
@@ -296,7 +298,35 @@ def _odd_trials() -> list[Params]:
         trials += cells(BOTH, range(-8, 11), (20, 40), kind="both", **fixed)
         own = {"kind": "own", **fixed, "budget": 1.0, "count": 100}
         trials += [{**own, "dim": dim, "first": first} for dim in OWN for first in (0, 100)]
+    for budget in (0.25, 1.0):
+        place = {**SAMPLED, "budget": budget}
+        trials += [{**place, "kind": "samples", "first": first, "count": 5} for first in (0, 5, 10, 15)]
+        trials += [{**place, "kind": "law", "first": 0, "count": 100}]
     return trials
+
+
+def _odd_climb(params: Params) -> dict[str, Any]:
+    """``count`` climbs, by the exact law or on real samples."""
+    if params.get("kind") != "samples":
+        return climb(params)
+    wins, samples = _sampled(params, "gaussian")
+    return {"wins": wins, "runs": params["count"], "samples": samples}
+
+
+def _sampled(params: Params, noise: str) -> tuple[int, float]:
+    """How many of ``count`` climbs on real samples succeed, and the samples of one: Phases I and II and selection."""
+    wins, samples = 0, 0
+    for rng, truth in drawn_runs(params):
+        schedule, partition = schedule_of(params, truth), Partition.pairs(truth.dims)
+        stream = truth.stream(noise=noise, random_state=int(rng.integers(2**31)))
+        run = PaperRun(open_engine(stream), rng, spare=constants_of(params).idle_vector)
+        for legs in (*schedule.stages, schedule.ascent):
+            run.sequential_ascent(legs, "climb")
+        run.select(schedule.selection)
+        both = zip(run.replicas, partition.outer(truth.vectors), strict=True)
+        wins += min(abs(float(np.vdot(block[0], planted))) for block, planted in both) > GOOD
+        samples += run.samples
+    return int(wins), samples / params["count"]
 
 
 def _odd_lines(order: int, correlation: float) -> list[Line]:
@@ -351,6 +381,22 @@ def _own(records: Records) -> list[Finding]:
     return found
 
 
+def _on_samples(records: Records) -> list[Finding]:
+    """Whether samples succeed as often as the law says: the intervals of both overlap."""
+    found = []
+    for budget in (0.25, 1.0):
+        kinds = [counted(chosen(records, kind=kind, budget=budget)) for kind in ("samples", "law")]
+        if all(runs for _, runs in kinds):
+            sampled, law = (rate_interval(*counts) for counts in kinds)
+            label, told = (
+                f"order 5, d = 5, λ = 2, budget {budget:g}, on real samples",
+                f"success {law.text()} by the law",
+            )
+            agrees = sampled.low <= law.high and law.low <= sampled.high
+            found.append(Finding(label, told, f"success {sampled.text()}", agrees))
+    return found
+
+
 ODD_ORDER = Study(
     "odd-order",
     "Odd order: the vector block idle in Phase I, or as printed",
@@ -359,12 +405,8 @@ ODD_ORDER = Study(
     "d·d^k with equal vectors, and S·N ~ d^k̄ with the ordinary product; the printed schedule takes d^(k̄−1). But w₁ has "
     "nothing but its start: a run fails where both of its starts are poor.",
     _odd_trials(),
-    climb,
-    [
-        *(line for case in CASES for line in _odd_lines(*case)),
-        _twice,
-        _own,
-    ],
+    _odd_climb,
+    [*(line for case in CASES for line in _odd_lines(*case)), _twice, _own, _on_samples],
     planned=planned_climb,
 )
 
@@ -379,20 +421,11 @@ NOTES = {
 
 
 def _noise_climb(params: Params) -> dict[str, Any]:
-    """``count`` climbs, by the exact law or on real samples: Phases I and II and the selection."""
+    """``count`` climbs, by the exact law or on real samples."""
     if params["kind"] == LAW:
         return climb(params)
-    wins = 0
-    for rng, truth in drawn_runs(params):
-        schedule, partition = schedule_of(params, truth), Partition.pairs(truth.dims)
-        stream = truth.stream(noise=params["kind"], random_state=int(rng.integers(2**31)))
-        run = PaperRun(open_engine(stream), rng)
-        for legs in (*schedule.stages, schedule.ascent):
-            run.sequential_ascent(legs, "climb")
-        run.select(schedule.selection)
-        both = zip(run.replicas, partition.outer(truth.vectors), strict=True)
-        wins += min(abs(float(np.vdot(block[0], planted))) for block, planted in both) > GOOD
-    return {"wins": int(wins), "runs": params["count"], "climb": planned_climb(params)["climb"]}
+    wins, _ = _sampled(params, params["kind"])
+    return {"wins": wins, "runs": params["count"], "climb": planned_climb(params)["climb"]}
 
 
 def _noise_curves(records: Records) -> dict[str, dict[float, Curve]]:

@@ -42,6 +42,7 @@ from research.studies.scaling import (
 )
 from research.studies.store import Store, key, stale
 from research.studies.study import Record, Study
+from research.theory import limit_alignment, noise_norm
 from tpca.errors import StudyError
 from tpca.model import SpikedTensor
 from tpca.solvers.paper.run import pairings_of
@@ -170,7 +171,7 @@ def test_boundaries_of_a_planted_diagram():
     """N₅₀ = 100/λ² for every method, whatever the correlation: the slope is −2, and correlation saves nothing."""
     records = []
     for params in DIAGRAM.grid("full"):
-        if params["order"] != 3:
+        if "kind" in params or params["order"] != 3:
             continue
         samples = [100 / params["strength"] ** 2 * 2 ** (j / 2) for j in range(-4, 5)]
         wins = [round(params["count"] / (1 + math.exp(-3 * j))) for j in range(-4, 5)]
@@ -181,6 +182,14 @@ def test_boundaries_of_a_planted_diagram():
     assert all(finding.agrees for finding in found)
     half = boundary(records, 3, "als", "strength")
     assert [half[x].at() * x * x for x in (0.25, 1.0, 2.0)] == pytest.approx([100] * 3, rel=0.2)
+
+
+def test_the_best_rank_one_fit_has_its_limits():
+    """Order 3, d = 20, six tensors: overlaps have standard deviation 0.01 at β = 3, lengths of noise 0.1."""
+    fit = {"kind": "fit", "order": 3, "dim": 20, "beta": 3.0, "count": 6, "first": 0}
+    assert np.mean(DIAGRAM.run(fit)["values"]) == pytest.approx(limit_alignment(3, 3.0), abs=0.03)
+    noise = DIAGRAM.run({"kind": "noise", "order": 3, "dim": 20, "count": 6, "first": 0})["values"]
+    assert np.mean(noise) == pytest.approx(noise_norm(3), rel=0.15)
 
 
 def squares(version=1):

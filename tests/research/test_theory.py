@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from research.theory import adaptive_samples, cramer_rao, gaussian_error, least_samples, limit_threshold
+from research.theory import (
+    adaptive_samples,
+    cramer_rao,
+    gaussian_error,
+    least_samples,
+    limit_alignment,
+    limit_threshold,
+    noise_norm,
+)
 from tpca.model import gauge
 
 
@@ -24,4 +32,13 @@ def test_bounds_take_the_smaller_form_and_know_odd_orders():
     # Weak pairs, c0 = 1: gamma = 1/d, so d^2 gamma^4 prod gamma^-2 = d^2 d^-4 d^6 = d^4 at order 6, the worst case.
     assert adaptive_samples(8, np.full(3, 1 / 8)) == pytest.approx(8**4)
     assert cramer_rao(11, 2.0, 100) == pytest.approx(10 / 400)
-    assert limit_threshold(3) == pytest.approx(2 / np.sqrt(3))  # Seddik et al. 2022
+
+
+def test_random_matrix_limits():
+    """Published numbers: Seddik et al. 2022 (order 3), and E₀ = 1.657, 1.794 of the spherical 3- and 4-spin glass."""
+    assert limit_threshold(3) == pytest.approx(2 / np.sqrt(3))
+    found = [limit_alignment(3, beta) for beta in (1.3, 1.5, 2, 3, 5)]
+    np.testing.assert_allclose(found, [0.8542, 0.9051, 0.9530, 0.9806, 0.9932], atol=5e-5)
+    assert limit_alignment(4, 1.29) == 0
+    assert limit_alignment(4, 1.31) > np.sqrt(2 / 3)
+    assert [noise_norm(3), noise_norm(4)] == pytest.approx([2.870, 3.588], abs=5e-4)
