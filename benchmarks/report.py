@@ -29,13 +29,13 @@ def about(threads: int) -> dict[str, object]:
 
     from threadpoolctl import threadpool_info
 
+    from research.studies.store import processor
+
     def git(*command: str) -> str:
         done = subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=False)
         return done.stdout.strip()
 
     changed = "+" if git("status", "--porcelain", "src", "benchmarks/*.py") else ""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    processor = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
     blas = sorted({f"{i['internal_api']} {i['version']}" for i in threadpool_info() if i["user_api"] == "blas"})
     packages = [
         name for name in ("numpy", "tensorly", "pyttb", "mne", "xeofs", "zarr", "distributed") if find_spec(name)
@@ -43,7 +43,7 @@ def about(threads: int) -> dict[str, object]:
     return {
         "revision": (git("rev-parse", "--short=10", "HEAD") or "unknown") + changed,
         "date": datetime.date.today().isoformat(),
-        "machine": f"{processor}, {os.cpu_count()} cores, {threads} thread of {', '.join(blas)}",
+        "machine": f"{processor()}, {os.cpu_count()} cores, {threads} thread of {', '.join(blas)}",
         "load": round(os.getloadavg()[0], 1),
         "versions": {"Python": platform.python_version(), **{name: version(name) for name in packages}},
     }

@@ -22,7 +22,6 @@ import jobs_files  # noqa: E402
 import jobs_online  # noqa: E402
 import jobs_peers  # noqa: E402
 import jobs_race  # noqa: E402
-import jobs_startup  # noqa: E402
 import suite  # noqa: E402
 from threadpoolctl import threadpool_limits  # noqa: E402
 
@@ -38,8 +37,8 @@ FAMILIES = {
     "peers": jobs_peers.rows,
     "race": jobs_race.in_memory,
     "files": files,
-    "online": jobs_online.rows,
-    "startup": jobs_startup.rows,
+    "online": jobs_online.online,
+    "startup": jobs_online.startup,
 }
 
 

@@ -27,8 +27,7 @@ from rich.table import Table
 
 from research.law import AverageEngine, LawEngine, averaged, drawn_average
 from research.methods import METHODS
-from research.studies.runner import run_studies
-from research.studies.store import Store, finite
+from research.studies.store import Store, finite, run_studies
 from research.studies.study import Params, Records, Study
 from tpca.errors import StudyError
 from tpca.model import SpikedTensor

@@ -20,11 +20,10 @@ from research.figures import draw_studies
 from research.studies.accuracy import ACCURACY, CONVERGENCE
 from research.studies.diagram import DIAGRAM
 from research.studies.memory import MEMORY
-from research.studies.runner import run_studies
 from research.studies.scaling import ADAPTIVITY, SYMMETRIC, UNEQUAL, WORST_CASE
 from research.studies.schedules import EMPIRICAL_SCHEDULE, ODD_ORDER, PAPER_NOISE, PHASES, STAGES
 from research.studies.starts import CHANCES, INITIALISATION
-from research.studies.store import Store
+from research.studies.store import Store, run_studies
 from research.studies.study import Finding, Scale, Study, key
 from tpca.errors import StudyError
 from tpca.files import replacing

@@ -17,8 +17,7 @@ from typing import Any
 
 from research.noise.rows import ROWS, Row
 from research.noise.tables import TABLES, draw
-from research.studies.runner import run_studies
-from research.studies.store import Store, made, write_rows
+from research.studies.store import Store, made, run_studies, write_rows
 from research.studies.study import Params, Records, Study, chosen
 
 CHUNK = 25

@@ -2,7 +2,7 @@ r"""Noise as real data have it: laws that draw all n samples of a run at once, `
 
 A law is a base of independent entries with variance one, and steps that change it.  Z is standard Gaussian, E what the
 step is given, w a random unit tensor of rank one, drawn once a run; E_t is sample t.  In ``LAWS``, ``a+b`` is the step
-of b after that of a.
+of b after that of a, both of white noise.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ Dims = tuple[int, ...]
 Law = Callable[[Rng, int, Dims], Array]
 Step = Callable[[Rng, Array], Array]
 
-MOVING = 10  # samples in the moving average
-
 
 def white(rng: Rng, n: int, dims: Dims) -> Array:
     """Standard Gaussian entries."""
@@ -39,22 +37,6 @@ def lognormal(rng: Rng, n: int, dims: Dims) -> Array:
     """e^z less its mean, over its standard deviation; skewness 6."""
     e = math.e
     return np.asarray((np.exp(rng.standard_normal((n, *dims))) - math.sqrt(e)) / math.sqrt(e * (e - 1)))
-
-
-def heavy_entries(rng: Rng, n: int, dims: Dims) -> Array:
-    """Student t with 2.5 degrees of freedom, with the quartiles of a standard Gaussian: hardly a variance."""
-    return rng.standard_t(2.5, (n, *dims)) * float(ndtri(0.75) / stdtrit(2.5, 0.75))
-
-
-def rare_entries(rng: Rng, n: int, dims: Dims) -> Array:
-    """Nothing, but 10 z in one entry of a hundred."""
-    return 10.0 * rng.standard_normal((n, *dims)) * (rng.random((n, *dims)) < 0.01)
-
-
-def moving_average(rng: Rng, n: int, dims: Dims) -> Array:
-    """Sums of ten successive samples over √10."""
-    noise = white(rng, n + MOVING - 1, dims)
-    return np.asarray(lfilter(np.full(MOVING, MOVING**-0.5), [1.0], noise, axis=0)[MOVING - 1 :])
 
 
 def outer(vectors: list[Array]) -> Array:
@@ -113,34 +95,9 @@ def smooth_root(phi: float, d: int) -> Array:
     return np.asarray(np.linalg.cholesky(phi ** np.abs(np.subtract.outer(np.arange(d), np.arange(d)))))
 
 
-def smooth(phi: float) -> Step:
-    """Covariance φ^|a − b| along every mode."""
-    return lambda _, noise: coloured(noise, [smooth_root(phi, d) for d in noise.shape[1:]])
-
-
-def scales(rng: Rng, noise: Array) -> Array:
-    """A scale e^z for every slice of every mode."""
-    return coloured(noise, [np.diag(np.exp(rng.standard_normal(d))) for d in noise.shape[1:]])
-
-
 def levelled(noise: Array, levels: Array) -> Array:
     """Every sample times its level."""
     return np.asarray(noise * levels.reshape(-1, *[1] * (noise.ndim - 1)))
-
-
-def drift(first: float, last: float) -> Step:
-    """Levels go linearly from the first sample to the last."""
-    return lambda _, noise: levelled(noise, np.linspace(first, last, len(noise)))
-
-
-def t_levels(rng: Rng, noise: Array) -> Array:
-    """Gaussian over the root of χ²₃: E[1/χ²₃] = 1, so that the variance stays."""
-    return levelled(noise, rng.chisquare(3.0, len(noise)) ** -0.5)
-
-
-def gains(rng: Rng, noise: Array) -> Array:
-    """A log-normal gain for every sample."""
-    return levelled(noise, np.exp(rng.standard_normal(len(noise))))
 
 
 def serial(phi: float) -> Step:
@@ -158,36 +115,50 @@ def chain(base: Law, *steps: Step) -> Law:
     return lambda rng, n, dims: functools.reduce(lambda noise, step: step(rng, noise), steps, base(rng, n, dims))
 
 
-resonances = directions(10.0, 8.0, 6.0)
+def smooth(phi: float) -> Step:
+    """Covariance φ^|a − b| along every mode."""
+    return lambda _, noise: coloured(noise, [smooth_root(phi, d) for d in noise.shape[1:]])
 
-LAWS: dict[str, Law] = {
+
+BASES: dict[str, Law] = {
     "white": white,
-    "dir4": chain(white, directions(4.0)),
-    "dir8": chain(white, directions(8.0)),
-    "dir16": chain(white, directions(16.0)),
-    "dirsign8": chain(white, replaced_direction(lambda rng, n: rng.choice([-1.0, 1.0], n))),
-    "skewed": chain(white, replaced_direction(lambda rng, n: rng.standard_exponential(n) - 1.0)),
-    "resonances": chain(white, resonances),
-    "factors": chain(white, factors),
-    "smooth0.5": chain(white, smooth(0.5)),
-    "smooth0.9": chain(white, smooth(0.9)),
-    "scales": chain(white, scales),
-    "drift-up": chain(white, drift(1.0, 3.0)),
-    "drift-down": chain(white, drift(3.0, 1.0)),
-    "t3": chain(white, t_levels),
     "t3-entries": lambda rng, n, dims: rng.standard_t(3.0, (n, *dims)) / math.sqrt(3.0),
-    "t2.5-entries": heavy_entries,
-    "gains": chain(white, gains),
+    # Student t with the quartiles of a standard Gaussian: hardly a variance
+    "t2.5-entries": lambda rng, n, dims: rng.standard_t(2.5, (n, *dims)) * float(ndtri(0.75) / stdtrit(2.5, 0.75)),
     "chi2": lambda rng, n, dims: (rng.standard_normal((n, *dims)) ** 2 - 1) / math.sqrt(2.0),
     "exponential": exponential,
-    "rare": rare_entries,
-    "serial0.5": chain(white, serial(0.5)),
-    "serial0.9": chain(white, serial(0.9)),
-    "serial0.97": chain(white, serial(0.97)),
-    "ma10": moving_average,
-    "slow-direction": chain(white, slow_direction),
-    "smooth0.9+serial0.5": chain(white, smooth(0.9), serial(0.5)),
-    "scales+t3": chain(white, scales, t_levels),
-    "resonances+gains": chain(white, resonances, gains),
-    "dir8+drift-up": chain(white, directions(8.0), drift(1.0, 3.0)),
+    # nothing, but 10 z in one entry of a hundred
+    "rare": lambda rng, n, dims: 10.0 * rng.standard_normal((n, *dims)) * (rng.random((n, *dims)) < 0.01),
+    # sums of ten successive samples over √10
+    "ma10": lambda rng, n, dims: lfilter(np.full(10, 10**-0.5), [1.0], white(rng, n + 9, dims), axis=0)[9:],
+}
+STEPS: dict[str, Step] = {
+    "dir4": directions(4.0),
+    "dir8": directions(8.0),
+    "dir16": directions(16.0),
+    "dirsign8": replaced_direction(lambda rng, n: rng.choice([-1.0, 1.0], n)),
+    "skewed": replaced_direction(lambda rng, n: rng.standard_exponential(n) - 1.0),
+    "resonances": directions(10.0, 8.0, 6.0),
+    "factors": factors,
+    "smooth0.5": smooth(0.5),
+    "smooth0.9": smooth(0.9),
+    # a scale e^z for every slice of every mode
+    "scales": lambda rng, noise: coloured(noise, [np.diag(np.exp(rng.standard_normal(d))) for d in noise.shape[1:]]),
+    # levels go linearly from the first sample to the last
+    "drift-up": lambda _, noise: levelled(noise, np.linspace(1.0, 3.0, len(noise))),
+    "drift-down": lambda _, noise: levelled(noise, np.linspace(3.0, 1.0, len(noise))),
+    # Gaussian over the root of χ²₃: E[1/χ²₃] = 1, so that the variance stays
+    "t3": lambda rng, noise: levelled(noise, rng.chisquare(3.0, len(noise)) ** -0.5),
+    "gains": lambda rng, noise: levelled(noise, np.exp(rng.standard_normal(len(noise)))),
+    "serial0.5": serial(0.5),
+    "serial0.9": serial(0.9),
+    "serial0.97": serial(0.97),
+    "slow-direction": slow_direction,
+}
+_NAMES = """white dir4 dir8 dir16 dirsign8 skewed resonances factors smooth0.5 smooth0.9 scales drift-up drift-down t3
+    t3-entries t2.5-entries gains chi2 exponential rare serial0.5 serial0.9 serial0.97 ma10 slow-direction
+    smooth0.9+serial0.5 scales+t3 resonances+gains dir8+drift-up"""
+LAWS: dict[str, Law] = {
+    name: BASES[name] if name in BASES else chain(white, *(STEPS[step] for step in name.split("+")))
+    for name in _NAMES.split()
 }

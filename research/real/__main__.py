@@ -21,7 +21,7 @@ from typing import Any
 from research.real import measures, peers
 from research.real.sets import SETS
 from research.real.tables import draw
-from research.studies.store import made, write_rows
+from research.studies.store import made, processor, write_rows
 
 PEERS = ("tensorly", "pyttb", "mne", "scikit-learn", "cca-zoo", "eofs", "xeofs")
 
@@ -51,9 +51,7 @@ def about(minutes: float) -> dict[str, Any]:
             versions[package] = version(package)
         except PackageNotFoundError:
             versions[package] = "not installed"
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    machine = {"processor": next(names, "unknown"), "cores": os.cpu_count()}
+    machine = {"processor": processor(), "cores": os.cpu_count()}
     today = datetime.date.today().isoformat()
     return {**made(), "date": today, "machine": machine, "minutes": round(minutes, 1), "versions": versions}
 

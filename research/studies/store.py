@@ -1,6 +1,7 @@
 """The store: one line of JSON per finished trial, appended and flushed to disk before the next is counted.
 
-A line that a kill cut short, or that is damaged, is passed over when the file is read, and its trial runs again.
+One runner for all studies uses every core, stores every trial as it finishes, and runs nothing twice.  A line that
+a kill cut short, or that is damaged, is passed over when the file is read, and its trial runs again.
 """
 
 from __future__ import annotations
@@ -8,10 +9,14 @@ from __future__ import annotations
 import functools
 import json
 import math
+import multiprocessing
 import os
 import platform
+import signal
 import subprocess
-from collections.abc import Iterable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from importlib.metadata import version
 from pathlib import Path
@@ -19,9 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from research.studies.study import Finding, Params, Record, Study, key
+from research.studies.study import Finding, Params, Record, Scale, Study, key
 from tpca.errors import StudyError, check_regular, reading
 from tpca.files import replacing
+from tpca.threads import cores
 
 LONGEST = 2**28  # bytes of a file
 TRIAL = {"version": int, "params": dict, "result": dict, "seconds": int | float}
@@ -87,6 +93,55 @@ class Store:
             os.fsync(file.fileno())
 
 
+def run_studies(
+    studies: Sequence[Study],
+    scale: Scale,
+    store: Store,
+    finished: Callable[[str], object] = lambda _: None,
+    processes: int | None = None,
+) -> int:
+    """Run every trial that is not stored; ``finished(name of the study)`` is called after each.  How many ran.
+
+    Trials run in so many ``processes`` of their own, one for every core by default; 0: in this one.
+    """
+    jobs = [(study.name, study.run, p) for study in studies for p in store.pending(study, study.grid(scale))]
+    by_name = {study.name: study for study in studies}
+
+    def keep(outcomes: Any) -> None:
+        for name, params, result, seconds in outcomes:
+            store.add(by_name[name], params, result, seconds)
+            finished(name)
+
+    if processes == 0:
+        keep(map(_execute, jobs))
+    elif jobs:
+        with multiprocessing.get_context("spawn").Pool(min(processes or cores(), len(jobs)), prepare) as pool:
+            keep(pool.imap_unordered(_execute, jobs))
+    return len(jobs)
+
+
+def prepare() -> None:
+    """One thread of BLAS a process; Ctrl-C is the parent's business, and a worker does not outlive it."""
+    from threadpoolctl import threadpool_limits
+
+    def follow_parent() -> None:  # killed or not: nobody would take this process's results
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threadpool_limits(1)
+    threading.Thread(target=follow_parent, daemon=True).start()
+
+
+def _execute(job: tuple[str, Callable[[Params], dict[str, Any]], Params]) -> tuple[str, Params, dict[str, Any], float]:
+    name, run, params = job
+    began = time.perf_counter()
+    result = run(params)
+    return name, params, result, time.perf_counter() - began
+
+
 def stale(study: Study, records: Sequence[Record]) -> list[Record]:
     """Records with a number of samples that the code of today does not plan."""
     found: list[Record] = []
@@ -123,6 +178,12 @@ def made() -> dict[str, str]:
         revision = ""
     packages = {name: version(name) for name in ("tpca", "numpy")}
     return {**packages, "python": platform.python_version(), "revision": revision}
+
+
+def processor() -> str:
+    """The name of this machine's processor."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
 def finite(value: Any) -> Any:

@@ -13,8 +13,7 @@ from scipy.stats import ks_2samp
 
 from amounts import few_or_many
 from research.law import LawEngine
-from research.simulate import SimulatedRun, advance, simulate_empirical, simulate_online
-from research.simulate.paper import BlockStart
+from research.simulate import BlockStart, SimulatedRun, advance, simulate_empirical, simulate_online
 from tpca.engines import open_engine
 from tpca.model import SpikedTensor
 from tpca.solvers.paper.run import PaperRun, sign_starts

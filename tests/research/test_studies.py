@@ -29,7 +29,6 @@ from research.studies.estimates import (
     rate_interval,
     spread,
 )
-from research.studies.runner import run_studies
 from research.studies.scaling import (
     CORRELATIONS,
     HIDDEN,
@@ -40,7 +39,7 @@ from research.studies.scaling import (
     best_pairing,
     logarithm,
 )
-from research.studies.store import Store, key, stale
+from research.studies.store import Store, key, run_studies, stale
 from research.studies.study import Record, Study
 from research.theory import limit_alignment, noise_norm
 from tpca.errors import StudyError
