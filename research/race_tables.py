@@ -40,8 +40,7 @@ import numpy as np
 import typer
 
 from research.law import LawEngine
-from research.noise.laws import LAWS, coloured, exponential, lognormal, outer, random_vectors, smooth_root
-from research.noise.rows import half_negated
+from research.noise.laws import LAWS, coloured, exponential, half_negated, lognormal, outer, random_vectors, smooth_root
 from research.studies.estimates import rate_interval
 from research.studies.store import finite, made
 from research.theory import cramer_rao

@@ -39,6 +39,17 @@ def lognormal(rng: Rng, n: int, dims: Dims) -> Array:
     return np.asarray((np.exp(rng.standard_normal((n, *dims))) - math.sqrt(e)) / math.sqrt(e * (e - 1)))
 
 
+def half_negated(law: Law) -> Law:
+    """Half the rows of every sample are negated, so that skewness cancels over all entries."""
+
+    def drawn(rng: Rng, n: int, dims: Dims) -> Array:
+        noise = law(rng, n, dims)
+        noise[:, : dims[0] // 2] *= -1
+        return noise
+
+    return drawn
+
+
 def outer(vectors: list[Array]) -> Array:
     """A tensor of rank one."""
     return functools.reduce(np.multiply.outer, vectors)

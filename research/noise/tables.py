@@ -7,13 +7,13 @@ from typing import Any
 
 from scipy.stats import binom
 
-from research.noise.rows import LEVEL
 from research.studies.estimates import rate_interval
 from tpca.wording import markdown_table
 
 Record = dict[str, Any]
 Content = dict[str, Any]
 
+LEVEL = 0.05
 RARELY = 0.001  # a test of exactly 5 % exceeds the bound of a row so rarely
 POOLED = 0.055
 POWER_LOST = 0.10

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import tpca
+from research.noise.tables import LEVEL
 from research.real import plain
 from research.real.sets import DataSet, Samples
 
@@ -24,7 +25,6 @@ Rng = np.random.Generator
 TARGETS = {"mean": "mean", "labels": "effect", "dose": "effect", "variation": "variance"}
 ORDERS, HALVES, NULLS = 10, 10, 100
 NULL_RESAMPLES = 199
-LEVEL = 0.05
 
 
 def generator(name: str, purpose: str) -> Rng:

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from research.noise.rows import LEVEL
-from research.noise.tables import allowed
+from research.noise.tables import LEVEL, allowed
 from research.real.sets import SETS
 from tpca.wording import markdown_table
 
