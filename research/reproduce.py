@@ -13,8 +13,8 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markdown import Markdown
 from rich.progress import Progress
-from rich.table import Table
 
 from research.figures import draw_studies
 from research.studies.accuracy import ACCURACY, CONVERGENCE
@@ -35,11 +35,6 @@ _ALL: tuple[Study, ...] = (
     INITIALISATION, CHANCES, CONVERGENCE, ACCURACY, PAPER_NOISE, MEMORY,
 )  # fmt: skip
 STUDIES: dict[str, Study] = {study.name: study for study in _ALL}
-CAPTION = (
-    "[...]: 95 % interval. Budgets multiply the paper's own T, so slopes of N test whether its schedule suffices "
-    "uniformly in d, not what the algorithm needs."
-)
-STYLES = {True: None, False: "yellow", None: "dim"}
 KEPT = Path(__file__).parent.parent / "docs" / "reproduction"  # whose seconds say how long a study takes
 
 
@@ -79,7 +74,7 @@ def reproduce(
     if as_json:
         typer.echo(json.dumps(as_rows(findings)))
     else:
-        _print(console, findings)
+        console.print(Markdown(as_markdown(chosen, findings)))
     folder = figures or store / "figures"
     drawn = draw_studies(chosen, kept, folder)
     console.print(f"Figures: {folder}", soft_wrap=True)
@@ -89,15 +84,13 @@ def reproduce(
 
 
 def _list(console: Console, studies: Sequence[Study]) -> None:
-    table = Table(box=None, pad_edge=False)
-    for heading in ("study", "quick", "full", "what it measures"):
-        table.add_column(heading, justify="right" if heading in ("quick", "full") else "left")
+    rows = []
     for study in studies:
         took = {key(record.params): record.seconds for record in Store(KEPT).records(study)}
         scales: tuple[Scale, Scale] = ("quick", "full")
         seconds = [sum(took.get(key(params), 0.0) for params in study.grid(scale)) for scale in scales]
-        table.add_row(study.name, *(f"{max(1, s / 60):.0f} min" for s in seconds), study.title)
-    console.print(table)
+        rows.append((study.name, *(f"{max(1, s / 60):.0f} min" for s in seconds), study.title))
+    console.print(Markdown(markdown_table(("study", "quick", "full", "what it measures"), rows)))
     console.print("Times are for one core. Run some with: python -m research reproduce NAME ... --quick")
 
 
@@ -113,22 +106,6 @@ def _run(console: Console, studies: Sequence[Study], scale: Scale, store: Store,
         except KeyboardInterrupt:
             console.print(f"Stopped; every finished trial is in {store.folder}. The same command goes on from there.")
             raise typer.Exit(130) from None
-
-
-def _print(console: Console, findings: Mapping[str, Sequence[Finding]]) -> None:
-    table = Table(title="The paper on a machine", caption=CAPTION)
-    for heading in ("study", "case", "predicted", "measured", "verdict"):
-        table.add_column(heading, overflow="fold")
-    for name, found in findings.items():
-        for i, f in enumerate(found):
-            cells = (name if i == 0 else "", f.label, f.predicted, f.measured, f.verdict)
-            table.add_row(*cells, style=STYLES[f.agrees])
-        table.add_section()
-    console.print(table)
-    for name, found in findings.items():  # where something differs, why
-        for f in found:
-            if f.agrees is not None and not f.agrees:
-                console.print(f"[yellow]differs[/] {name}, {f.label}: {f.reason or 'see docs/reproduction.md.'}")
 
 
 def choose(names: Sequence[str]) -> list[Study]:
