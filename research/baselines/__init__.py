@@ -5,10 +5,9 @@ The last two run other people's packages, which are imported when they are run: 
 
 from typing import Any
 
-from research.baselines.iterations import ALS, AMP, PowerIteration
+from research.baselines.mean import ALS, AMP, PowerIteration, Unfolding
 from research.baselines.online import SymmetricMatrixSGD, VectorSGD
 from research.baselines.peers import PyttbCpAls, TensorLyParafac
-from research.baselines.spectral import Unfolding
 
 _ALL = (Unfolding, PowerIteration, ALS, VectorSGD, SymmetricMatrixSGD, AMP,
         TensorLyParafac, PyttbCpAls)  # fmt: skip

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from research.baselines.base import AllSamples, Baseline
-from research.baselines.spectral import unfold
+from research.baselines.mean import unfold
 from tpca.errors import SolverError
 from tpca.randomness import generator
 from tpca.solvers.estimate import Estimate

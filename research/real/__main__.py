@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import math
 import os
 import sys
 import time
@@ -21,7 +20,7 @@ from typing import Any
 from research.real import measures, peers
 from research.real.sets import SETS
 from research.real.tables import draw
-from research.studies.store import made, processor, write_rows
+from research.studies.store import finite, made, processor, write_rows
 
 PEERS = ("tensorly", "pyttb", "mne", "scikit-learn", "cca-zoo", "eofs", "xeofs")
 
@@ -40,7 +39,7 @@ def measured(name: str) -> dict[str, Any]:
     row["halves"] = measures.halves(one, data)
     row["claims"] = measures.claims(one, data, peers.mne_tests(one, data, measures.NULL_RESAMPLES))
     row["seconds"] = time.process_time() - began
-    return dict(rounded(row))
+    return dict(finite(row, 6))  # what is stored is for reading and for comparing
 
 
 def about(minutes: float) -> dict[str, Any]:
@@ -54,17 +53,6 @@ def about(minutes: float) -> dict[str, Any]:
     machine = {"processor": processor(), "cores": os.cpu_count()}
     today = datetime.date.today().isoformat()
     return {**made(), "date": today, "machine": machine, "minutes": round(minutes, 1), "versions": versions}
-
-
-def rounded(value: Any) -> Any:
-    """Numbers with six digits, NaN as null: what is stored is for reading and for comparing."""
-    if isinstance(value, dict):
-        return {name: rounded(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [rounded(one) for one in value]
-    if isinstance(value, float):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
-    return value
 
 
 def run(names: Sequence[str], processes: int) -> list[dict[str, Any]]:

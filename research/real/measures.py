@@ -96,7 +96,8 @@ def _claimed(fit: Any) -> int:
 def distance(one: DataSet, data: Samples, fit: Any) -> Row:
     """1 − cosine and the relative difference of lengths from the plain answer."""
     D = plain.estimate(data, one.question)
-    length, own = plain.pattern(D, len(fit.shape_in_))
+    length, fitted_vectors = plain.rank_one(D)
+    own = fitted_vectors[len(fitted_vectors) - len(fit.shape_in_) :]  # without labels or samples in front
     if one.question == "variation":
         length /= math.sqrt(len(D))  # strengths and lengths are of n samples; explained_variance_ is over n - 1
     ours = fit.result_.components[0].length

@@ -73,12 +73,6 @@ def rank_one(D: Array) -> tuple[float, list[Array]]:
     return max(found, key=lambda one: one[0])
 
 
-def pattern(D: Array, dims: int) -> tuple[float, list[Array]]:
-    """Length, and the vectors of the last ``dims`` axes: those of a sample, without labels or samples in front."""
-    length, vectors = rank_one(D)
-    return length, vectors[len(vectors) - dims :]
-
-
 def cosine(one: Any, other: Any) -> float:
     """Of two rank-one tensors, without regard to sign."""
     products = [abs(float(np.dot(np.ravel(u), np.ravel(v)))) for u, v in zip(one, other, strict=True)]

@@ -186,15 +186,17 @@ def processor() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
-def finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they become null."""
+def finite(value: Any, digits: int = 17) -> Any:
+    """JSON has no NaN and no infinity: they become null; other floats have so many digits, all of them by default."""
     if isinstance(value, dict):
-        return {k: finite(v) for k, v in value.items()}
+        return {k: finite(v, digits) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(v) for v in value]
+        return [finite(v, digits) for v in value]
     if isinstance(value, np.generic):
         value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
 def write_rows(out: Path, content: dict[str, Any]) -> None:
