@@ -17,12 +17,11 @@ from rich.markdown import Markdown
 from rich.progress import Progress
 
 from research.figures import draw_studies
-from research.studies.accuracy import ACCURACY, CONVERGENCE
 from research.studies.diagram import DIAGRAM
 from research.studies.memory import MEMORY
+from research.studies.phases import ACCURACY, CHANCES, CONVERGENCE, INITIALISATION, PHASES
 from research.studies.scaling import ADAPTIVITY, SYMMETRIC, UNEQUAL, WORST_CASE
-from research.studies.schedules import EMPIRICAL_SCHEDULE, ODD_ORDER, PAPER_NOISE, PHASES, STAGES
-from research.studies.starts import CHANCES, INITIALISATION
+from research.studies.schedules import EMPIRICAL_SCHEDULE, ODD_ORDER, PAPER_NOISE, STAGES
 from research.studies.store import Store, run_studies
 from research.studies.study import Finding, Scale, Study, key
 from tpca.errors import StudyError

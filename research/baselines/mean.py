@@ -11,8 +11,8 @@ Its leading singular vectors u, w are reshaped to their modes and replaced by th
 For D_A = D_B = D and c = λ√N / (σ√D), :math:`\langle u, a\rangle^2 \to 1 - c^{-2}` for c > 1 and 0 below (the threshold
 of Baik, Ben Arous and Péché for a square matrix); for D_A ≠ D_B the threshold is at c² = λ²N / (σ²√(D_A D_B)) = 1.
 
-``partition`` is A | B.  Different on purpose: vectors may differ from mode to mode and so may dims; both singular vectors are used, for each
-knows its own modes; every unfolding is balanced (``Partition.halves``).
+``partition`` is A | B.  Different on purpose: vectors may differ from mode to mode and so may dims; both singular
+vectors are used, for each knows its own modes; every unfolding is balanced (``Partition.halves``).
 
 State: the mean, a copy of it where A | B is not in mode order, and Lanczos vectors; by passes some copies of u and w.
 
@@ -61,11 +61,11 @@ starts of the power iteration as rows.
 References: L. De Lathauwer, B. De Moor, J. Vandewalle, *On the best rank-1 and rank-(R1, …, RN) approximation*, SIAM J.
 Matrix Anal. Appl. 2000, the higher-order power method; R. Tang, J. Chhor, O. Klopp, A. Zhang, *Revisit CP tensor
 decomposition: statistical optimality and fast convergence*, 2025, spectral start; A. Montanari, E. Richard, *A
-statistical model for tensor PCA*, NIPS 2014 (unfolding Mat_q(T), q = ⌊k/2⌋, and symmetric AMP); J. Kadmon, S. Ganguli, *Statistical mechanics of low-rank
-tensor decomposition*, NeurIPS 2018 (asymmetric); M. Seddik, M. Guillaud, R. Couillet, *When random tensors meet random
-matrices*, 2022 (alignment); A. Anandkumar, R. Ge, D. Hsu, S. Kakade, M. Telgarsky, *Tensor decompositions for learning
-latent variable models*, JMLR 2014, Algorithm 1 (random restarts); J. Huang, D. Huang, Q. Yang, G. Cheng, *Power
-iteration for tensor PCA*, JMLR 2022 (asymmetric).
+statistical model for tensor PCA*, NIPS 2014 (unfolding Mat_q(T), q = ⌊k/2⌋, and symmetric AMP); J. Kadmon, S. Ganguli,
+*Statistical mechanics of low-rank tensor decomposition*, NeurIPS 2018 (asymmetric); M. Seddik, M. Guillaud,
+R. Couillet, *When random tensors meet random matrices*, 2022 (alignment); A. Anandkumar, R. Ge, D. Hsu, S. Kakade,
+M. Telgarsky, *Tensor decompositions for learning latent variable models*, JMLR 2014, Algorithm 1 (random restarts);
+J. Huang, D. Huang, Q. Yang, G. Cheng, *Power iteration for tensor PCA*, JMLR 2022 (asymmetric).
 Different on purpose: the spectral start is the balanced unfolding rather than the leading vector of each mode's own
 unfolding: it needs λ²N ≳ √∏d instead of about ∏d / d_n at orders beyond 3.  The prior of AMP is the sphere, so the
 denoiser is a rescaling; s is not given but estimated from what the current x leaves of the mean,

@@ -1,12 +1,11 @@
 """Other schedules on the same problems, and other noise.
 
-Phase I in one go, the schedule without the truth, a phase left out; at odd order the vector block idle in Phase I; and
+Phase I in one go, the schedule without the truth; at odd order the vector block idle in Phase I; and
 the paper's algorithm on real samples of every noise law, beside the exact law.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import math
@@ -15,9 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from research.simulate import SimulatedRun
 from research.studies.climbs import (
-    COARSE,
     GOOD,
     cells,
     climb,
@@ -45,9 +42,9 @@ from research.studies.estimates import (
 from research.studies.scaling import logarithm
 from research.studies.study import Finding, Line, Params, Records, Study, chosen, counted
 from tpca.engines import open_engine
-from tpca.model import NOISE_LAWS, SpikedTensor
+from tpca.model import NOISE_LAWS
 from tpca.solvers.paper.run import PaperRun
-from tpca.solvers.paper.schedule import IDLE, PRESETS, Schedule, search_steps
+from tpca.solvers.paper.schedule import PRESETS, search_steps
 from tpca.tensors.blocks import Partition
 
 # ---- Phase I in one go, and the schedule without the truth
@@ -184,96 +181,6 @@ EMPIRICAL_SCHEDULE = Study(
     axes=("d", "ratio of N at 50 % success: climb, empirical / theorem"),
 )
 
-# ---- what each phase is for
-
-FOUND = 0.9
-LEFT_OUT = ("", "I", "II", "III")
-_PLACES = ((4, 32), (5, 32), (6, 32))
-
-
-def _phases_trials() -> list[Params]:
-    """Every phase left out at d = 32, and the whole algorithm at order 6, d = 1000."""
-    fixed = {"correlation": 0.0, "budget": 1.0}
-    large = {**fixed, "order": 6, "dim": 1000, "without": "", "count": 1}
-    return [
-        *({**fixed, "order": order, "dim": dim, "without": phase, "first": first, "count": 20}
-          for order, dim in _PLACES for phase in LEFT_OUT for first in (0, 20, 40, 60, 80)),
-        *({**large, "first": seed} for seed in range(6)),
-    ]  # fmt: skip
-
-
-def _cut(truth: SpikedTensor, params: Params) -> Schedule:
-    """The theorem's schedule without a phase."""
-    schedule = schedule_of(params, truth)
-    nothing = (IDLE,) * len(schedule.ascent)
-    cut: dict[str, dict[str, Any]] = {"I": {"stages": ()}, "II": {"ascent": nothing}, "III": {"estimation": nothing}}
-    return dataclasses.replace(schedule, **cut.get(params["without"], {}))
-
-
-def _phases_run(params: Params) -> dict[str, Any]:
-    """``count`` runs of the whole algorithm, vectors drawn at the end."""
-    overlaps, losses, samples = [], [], 0
-    for rng, truth in drawn_runs(params):
-        schedule, run = _cut(truth, params), SimulatedRun(truth, rng, coarse=COARSE)
-        run.climb(schedule)
-        run.select(schedule.selection)
-        if params["without"] != "III":
-            run.estimate(schedule.estimation)
-        vectors = run.vectors()
-        overlaps.append(float(truth.overlaps(vectors).min()))
-        losses.append(float(np.mean(truth.loss(vectors))))
-        samples = run.samples
-    wins = sum(overlap > FOUND for overlap in overlaps)
-    return {"wins": wins, "runs": len(overlaps), "loss": float(np.median(losses)), "samples": float(samples)}
-
-
-def _phases(records: Records) -> list[Finding]:
-    """Success and error without each phase."""
-    found = []
-    for order, dim in (*_PLACES, (6, 1000)):
-        own = chosen(records, order=order, dim=dim)
-        for phase in LEFT_OUT:
-            mine, whole = ([r.result["loss"] for r in chosen(own, without=name)] for name in (phase, ""))
-            if not mine:
-                continue
-            wins, runs = counted(chosen(own, without=phase))
-            rate, loss = rate_interval(wins, runs), float(np.median(mine))
-            samples = chosen(own, without=phase)[0].result["samples"]
-            text = f"{wins} of {runs}: {rate.text()}; median loss {loss:.2g}, N = {samples:.2g}"
-            label = f"order {order}, d = {dim}, {f'without Phase {phase}' if phase else 'all phases'}"
-            told = {"": "succeeds", "III": "a larger error"}.get(phase, "fails")
-            agrees = {"": rate.high >= FOUND, "III": bool(whole) and loss > 2 * float(np.median(whole))}
-            found.append(Finding(label, told, text, agrees.get(phase, rate.high < FOUND), _ROLES[phase]))
-    return found
-
-
-_ROLES = {
-    "": "",
-    "I": "from a random start Phase II's step is far too large.",
-    "II": "Phase III begins where Phase I ends: with the cap of ½ that is near enough for these constants, so that "
-    "Phase II is needed by the proof, and hardly by the algorithm.",
-    "III": "the vectors' error is what Phase II leaves.",
-}
-
-
-def _planned_phases(params: Params) -> dict[str, float]:
-    truth = SpikedTensor.random((params["dim"],) * params["order"], 1.0, correlation=0.0, random_state=0)
-    schedule = _cut(truth, params)
-    rounding = float(2**truth.order * sum(len(legs) for legs in (*schedule.stages, schedule.ascent)))
-    return {"samples": float(schedule.samples(truth.order)), "rounding": rounding}
-
-
-PHASES = Study(
-    "phases",
-    "What each phase is for",
-    "All phases at the schedule's own N, and each of them left out; λ = 1, uncorrelated, every overlap above 0.9. "
-    "Phase I lifts the alignments from d^(−1), Phase II to a constant, Phase III lowers the error (Section sketch).",
-    _phases_trials(),
-    _phases_run,
-    [_phases],
-    planned=_planned_phases,
-)
-
 # ---- odd order
 
 # Order and correlation: the values of d, and the exponent.
@@ -305,19 +212,15 @@ def _odd_trials() -> list[Params]:
     return trials
 
 
-def _odd_climb(params: Params) -> dict[str, Any]:
-    """``count`` climbs, by the exact law or on real samples."""
-    if params.get("kind") != "samples":
+def _law_or_samples(params: Params) -> dict[str, Any]:
+    """``count`` climbs: by the exact law, or on real samples of Gaussian or another noise, up to the selection."""
+    kind = params.get("kind")
+    if kind != "samples" and kind not in NOISE_LAWS:
         return climb(params)
-    wins, samples = _sampled(params, "gaussian")
-    return {"wins": wins, "runs": params["count"], "samples": samples}
-
-
-def _sampled(params: Params, noise: str) -> tuple[int, float]:
-    """How many of ``count`` climbs on real samples succeed, and the samples of one: Phases I and II and selection."""
     wins, samples = 0, 0
     for rng, truth in drawn_runs(params):
         schedule, partition = schedule_of(params, truth), Partition.pairs(truth.dims)
+        noise = "gaussian" if kind == "samples" else kind
         stream = truth.stream(noise=noise, random_state=int(rng.integers(2**31)))
         run = PaperRun(open_engine(stream), rng, spare=constants_of(params).idle_vector)
         for legs in (*schedule.stages, schedule.ascent):
@@ -326,7 +229,8 @@ def _sampled(params: Params, noise: str) -> tuple[int, float]:
         both = zip(run.replicas, partition.outer(truth.vectors), strict=True)
         wins += min(abs(float(np.vdot(block[0], planted))) for block, planted in both) > GOOD
         samples += run.samples
-    return int(wins), samples / params["count"]
+    taken = {"samples": samples / params["count"]} if kind == "samples" else {"climb": planned_climb(params)["climb"]}
+    return {"wins": int(wins), "runs": params["count"], **taken}
 
 
 def _odd_lines(order: int, correlation: float) -> list[Line]:
@@ -405,7 +309,7 @@ ODD_ORDER = Study(
     "d·d^k with equal vectors, and S·N ~ d^k̄ with the ordinary product; the printed schedule takes d^(k̄−1). But w₁ has "
     "nothing but its start: a run fails where both of its starts are poor.",
     _odd_trials(),
-    _odd_climb,
+    _law_or_samples,
     [*(line for case in CASES for line in _odd_lines(*case)), _twice, _own, _on_samples],
     planned=planned_climb,
 )
@@ -418,14 +322,6 @@ NOTES = {
     "bounded": "‖E‖ = 1 is d^(k̄/2) times weaker an entry: what is left is the number of steps that a climb takes.",
     "student-t": "outside the assumption.",
 }
-
-
-def _noise_climb(params: Params) -> dict[str, Any]:
-    """``count`` climbs, by the exact law or on real samples."""
-    if params["kind"] == LAW:
-        return climb(params)
-    wins, _ = _sampled(params, params["kind"])
-    return {"wins": wins, "runs": params["count"], "climb": planned_climb(params)["climb"]}
 
 
 def _noise_curves(records: Records) -> dict[str, dict[float, Curve]]:
@@ -458,7 +354,7 @@ PAPER_NOISE = Study(
         for kind in (LAW, *NOISE_LAWS)
         for p in cells((6, 8, 10), (-8, -6, -4, -2, -1), (40,) if kind == LAW else (3, 3), kind=kind, **SHARED)
     ],
-    _noise_climb,
+    _law_or_samples,
     [_noise_findings],
     planned=planned_climb,
     laws=lambda records: {kind: power_law(each) for kind, each in _noise_curves(records).items()},
