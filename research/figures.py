@@ -41,7 +41,9 @@ def draw_studies(studies: Sequence[Study], store: Store, folder: Path) -> dict[s
                 figure, axes = plt.subplots(len(DIMS), 2, figsize=(10, 14), layout="constrained")
                 _diagram(axes, records)
             else:
-                laws = _laws(study, records)
+                slopes = [line for line in study.lines if isinstance(line, Slope) and line.line]
+                own = study.laws(records) if study.laws else None
+                laws = own or {slope.line: slope.measure(records) for slope in slopes}
                 if not laws and study is not MEMORY:
                     continue
                 figure, axes = plt.subplots(figsize=(9, 4.6), layout="constrained")
@@ -52,13 +54,6 @@ def draw_studies(studies: Sequence[Study], store: Store, folder: Path) -> dict[s
             figure.suptitle(study.title)
             drawn[study.name] = save(figure, folder / f"{study.name}.png")
     return drawn
-
-
-def _laws(study: Study, records: Records) -> Mapping[str, PowerLaw]:
-    """The lines of the figure, by name."""
-    if study.laws is not None:
-        return study.laws(records)
-    return {s.line: s.measure(records) for s in study.lines if isinstance(s, Slope) and s.line}
 
 
 def _lines(axis: Any, laws: Mapping[str, PowerLaw], x: str, y: str) -> None:

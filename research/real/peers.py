@@ -1,16 +1,7 @@
-"""The same questions, asked with the tools that people use now.
+"""The same questions, asked with the tools that people use now; functions say what each does.
 
-============  ========================  ============================================================
-tool          question                  what it does
-============  ========================  ============================================================
-TensorLy      all but views             ``parafac``, rank one, of the mean, the contrast, the centred samples
-pyttb         all but views             ``cp_als``, rank one, of the same
-MNE           mean, labels              largest t or F of entries; clusters of neighbouring entries
-scikit-learn  labels, dose              ``permutation_test_score`` of a ridge classifier or regression
-scikit-learn  variation                 ``PCA``: shares of components that need not be of rank one
-xeofs, eofs   variation                 EOFs of the same
-cca-zoo       views                     ``CCA`` or ``MCCA``: correlation on held-out rows, and p by permutations
-============  ========================  ============================================================
+TensorLy and pyttb fit one component to the mean, the contrast, the centred samples; MNE tests means and labels,
+scikit-learn predicts labels and doses; variation: scikit-learn's PCA, eofs and xeofs; views: cca-zoo.
 """
 
 from __future__ import annotations
@@ -73,9 +64,6 @@ def flat(data: Samples) -> Array:
     return np.asarray(data.X).reshape(len(data.X), -1)
 
 
-# Rank-one fits --------------------------------------------------------------------------------------------------------
-
-
 def tensorly_rank_one(D: Array) -> tuple[float, list[Array]]:
     """Length and vectors by TensorLy."""
     from tensorly.decomposition import parafac
@@ -102,9 +90,6 @@ def rank_one_row(D: Array, fit: Any, solve: Callable[[Array], tuple[float, list[
         rest = np.tensordot(rest, vector, axes=(-1, 0))
     cosine = plain.cosine(vectors[len(vectors) - len(own) :], own)
     return {"cosine": cosine, "length_share": length / float(np.linalg.norm(rest))}
-
-
-# MNE ------------------------------------------------------------------------------------------------------------------
 
 
 def adjacency(data: Samples) -> Any:
@@ -150,9 +135,6 @@ def predicted_p(data: Samples, question: str) -> Row:
     return {"p": float(p), "score": float(score)}
 
 
-# Variation ------------------------------------------------------------------------------------------------------------
-
-
 def shares(data: Samples, tool: str) -> Row:
     """Shares of the first three components of scikit-learn's PCA, or EOFs of eofs or xeofs."""
     rows = flat(data)
@@ -176,9 +158,6 @@ def shares(data: Samples, tool: str) -> Row:
     return {"shares": [float(s) for s in found]}
 
 
-# Views ----------------------------------------------------------------------------------------------------------------
-
-
 def cca_row(data: Samples) -> Row:
     """cca-zoo's ridge CCA of two views, MCCA of more: correlation on held-out rows (five folds), and p."""
     from cca_zoo.linear import MCCA, RidgeCCA
@@ -196,9 +175,6 @@ def cca_row(data: Samples) -> Row:
     pairs = [np.corrcoef(a, b)[0, 1] for i, a in enumerate(each) for b in each[:i]]
     tested = permutation_test_significance(model, views, n_permutations=SCORED, random_state=0)
     return {"correlation": float(np.mean(pairs)), "model": type(model).__name__, "p": float(tested.p_values[0])}
-
-
-# All ------------------------------------------------------------------------------------------------------------------
 
 
 def compared(one: DataSet, data: Samples, fit: Any) -> dict[str, Row]:

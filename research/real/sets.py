@@ -127,9 +127,6 @@ def time_series(package: str, name: str, ordered: tuple[bool, ...] = (True,), do
     return load
 
 
-# Means ----------------------------------------------------------------------------------------------------------------
-
-
 @ask("IL-2", "tensorly", "mean", "What do 13 ligands share?", nan_policy="zero")
 def il2() -> Samples:
     """Responses of cells to 13 ligands, hours × nM × cell; two plates were never measured."""
@@ -154,9 +151,6 @@ def temperatures() -> Samples:
         found = table(files("vega_datasets") / "_data" / f"{name}-temps.csv").groupby("date", sort=True)["temp"].mean()
         cities.append(np.asarray(found, dtype=np.float64)[: 24 * 364].reshape(364, 24))
     return Samples(np.stack(cities, axis=1), None, (("Seattle", "San Francisco"), range(24)), (False, True))
-
-
-# Labels ---------------------------------------------------------------------------------------------------------------
 
 
 @ask("serology", "tensorly", "labels", "How do antibodies follow the course of COVID-19?")
@@ -301,9 +295,6 @@ def blood_cells() -> Samples:
     return Samples(genes, kinds.astype(str), (names,), (False,))
 
 
-# Doses ----------------------------------------------------------------------------------------------------------------
-
-
 @ask("diabetes", "scikit-learn", "dose", "What goes with the progress of diabetes?")
 def diabetes() -> Samples:
     """Ten measurements of 442 patients, and how far the disease got in a year."""
@@ -352,9 +343,6 @@ def incomes() -> Samples:
     found = table(files("libpysal") / "examples" / "us_income" / "usjoin.csv")
     levels = np.log(np.asarray(found.iloc[:, 2:], dtype=np.float64))
     return Samples(np.diff(levels, axis=1), levels[:, 0], (range(1930, 2010),), (True,))
-
-
-# Variation ------------------------------------------------------------------------------------------------------------
 
 
 @ask("kinetic", "tensorly", "variation", "How do mixtures vary?")
@@ -406,9 +394,6 @@ def height() -> Samples:
         axes = [stored.variables[name][::2].astype(np.float64) for name in ("latitude", "longitude")]
     heights *= np.sqrt(np.cos(np.deg2rad(axes[0])))[:, None]
     return Samples(heights, None, tuple([f"{value:.0f}" for value in axis] for axis in axes), (True, True))
-
-
-# Views ----------------------------------------------------------------------------------------------------------------
 
 
 @ask("exercise", "scikit-learn", "views", "Do exercises go with the body?")
