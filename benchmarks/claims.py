@@ -1,6 +1,6 @@
 """How often MomentPCA and TensorCCA claim a component where there is none, at confidence 0.95.
 
-    python benchmarks/claims.py [--out results.json] [--only KIND] [--share 0.05] [--show results.json] [--first-seed 0]
+    python benchmarks/claims.py [--out results.json] [--only KIND] [--share 0.05] [--first-seed 0]
 
 MomentPCA: rows without the moment that is asked for.  TensorCCA: views that share nothing, and views that share one
 factor where two are asked for; a factor of three views is exponential, for a symmetric one has no third moment; and
@@ -147,22 +147,18 @@ TABLES = {of: (lambda stored, of=of: table(stored, of)) for of in KINDS}
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--show", type=Path, help="print the tables of a stored run")
     parser.add_argument("--only", choices=[*KINDS], help="rows of this kind; others of --out are kept")
     parser.add_argument("--share", type=float, default=1.0, help="of all fits, for a quick look; at least 3 of each")
     parser.add_argument("--first-seed", type=int, default=0)
     options = parser.parse_args()
-    if options.show:
-        stored = json.loads(options.show.read_text())
-    else:
-        stored = {"machine": {"python": platform.python_version(), "numpy": np.__version__}, "rows": []}
-        stored |= {"first_seed": options.first_seed}
-        if options.only and options.out and options.out.exists():
-            kept = json.loads(options.out.read_text())["rows"]
-            stored["rows"] = [row for row in kept if row["of"] != options.only]
-        for row in counted(options.first_seed, options.share, options.only):
-            sys.stderr.write(f"{row['name']}: {row['claims']} of {row['runs']}\n")
-            stored["rows"].append(row)
+    stored = {"machine": {"python": platform.python_version(), "numpy": np.__version__}, "rows": []}
+    stored |= {"first_seed": options.first_seed}
+    if options.only and options.out and options.out.exists():
+        kept = json.loads(options.out.read_text())["rows"]
+        stored["rows"] = [row for row in kept if row["of"] != options.only]
+    for row in counted(options.first_seed, options.share, options.only):
+        sys.stderr.write(f"{row['name']}: {row['claims']} of {row['runs']}\n")
+        stored["rows"].append(row)
     for of in dict.fromkeys(row["of"] for row in stored["rows"]):
         print("\n".join(TABLES[of](stored)), end="\n\n")
     if options.out:

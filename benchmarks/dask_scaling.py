@@ -85,23 +85,21 @@ def go_over(engine, first: int, sizes: list[int], blank) -> tuple[float, bytes]:
     return time.perf_counter() - began, part.answers[0].rewards.tobytes()
 
 
-def pin(core: int) -> None:
-    """Keep a worker on one core."""
+def pin(cores: set[int]) -> None:
+    """Keep this process, all of its threads and those it will start, on some cores."""
     for thread in os.listdir("/proc/self/task"):
-        os.sched_setaffinity(int(thread), {core})
+        os.sched_setaffinity(int(thread), cores)
 
 
 @contextlib.contextmanager
 def on_cores(cores: set[int]):
-    """This process, all of its threads and those it will start, on some cores only."""
+    """This process on some cores only."""
     before = os.sched_getaffinity(0)
-    for thread in os.listdir("/proc/self/task"):
-        os.sched_setaffinity(int(thread), cores)
+    pin(cores)
     try:
         yield
     finally:
-        for thread in os.listdir("/proc/self/task"):
-            os.sched_setaffinity(int(thread), before)
+        pin(before)
 
 
 def count_bytes() -> None:
@@ -137,7 +135,7 @@ def workers(count: int):
     with LocalCluster(n_workers=count, **options) as cluster, Client(cluster, set_as_default=False) as client:
         cores = sorted(os.sched_getaffinity(0))
         for i, address in enumerate(sorted(client.nthreads())):
-            client.run(pin, cores[i % len(cores)], workers=[address])
+            client.run(pin, {cores[i % len(cores)]}, workers=[address])
         yield client
 
 
@@ -229,12 +227,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=32768)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--show", type=Path, help="print a stored result, run nothing")
     options = parser.parse_args()
-    if options.show:
-        stored = json.loads(options.show.read_text())
-        print("\n".join(table(stored)))
-        return
     folder = Path(tempfile.mkdtemp(prefix="tpca-dask-"))
     try:
         stored = write_store(folder / "data.zarr", options.samples)

@@ -290,15 +290,10 @@ def main():
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--show", type=Path, help="print the tables of a stored run")
     parser.add_argument("--only", choices=["tensor", "few"], help="one of the two; the other of --out is kept")
     parser.add_argument("--quick", action="store_true", help="only the smallest tensor, and three splits")
     parser.add_argument("--nutrimouse", type=Path, default=NUTRIMOUSE, help="folder with gene.csv and lipid.csv")
     options = parser.parse_args()
-    if options.show:
-        stored = json.loads(options.show.read_text())
-        print(markdown(stored["rows"]), few_table(stored["few"]), sep="\n\n")
-        return
     stored = json.loads(options.out.read_text()) if options.out and options.out.exists() else {"rows": [], "few": []}
     stored["machine"] = {"python": platform.python_version(), "numpy": np.__version__, "cores": os.cpu_count()}
     if options.only != "few":
