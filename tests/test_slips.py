@@ -44,19 +44,6 @@ def test_what_to_do_about_nan_is_told_as_the_command_spells_it(tmp_path):
     assert not (tmp_path / "o" / "result.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"solver": RaceSolver}, r"got the class RaceSolver; make one: RaceSolver\(\)"),
-        ({"n_components": 2.5}, "n_components must be a whole number of at least 1, got 2.5"),
-    ],
-    ids=str,
-)
-def test_options_that_are_nearly_right(options, says):
-    with pytest.raises(SolverError, match=says):
-        TensorPCA(**options).fit(X)
-
-
 def test_files_as_newcomers_have_them(tmp_path):
     np.savez(tmp_path / "d.npz", x=X)
     scipy.io.savemat(tmp_path / "d.mat", {"x": X})
@@ -136,7 +123,7 @@ def test_samples_that_are_all_the_same_are_refused(options):
     """Contrasts of such samples are rounding, of which 7 fits of 60 made a signal."""
     for scale in (0.0, 1.0, 777.7):
         same = np.broadcast_to(scale * np.random.default_rng(1).standard_normal((4, 5)), (100, 4, 5))
-        with pytest.raises(StreamError, match="all samples are the same"):
+        with pytest.raises(StreamError, match=r"all samples are the same.*give samples that differ"):
             TensorPCA(**options, random_state=0).fit(same, np.random.default_rng(2).standard_normal(100))
 
 

@@ -94,16 +94,11 @@ def test_iterables_of_arrays_on_a_device(home, items):
     np.testing.assert_allclose(to_host(scores), found.transform(X), rtol=1e-4, atol=1e-3)
 
 
-@pytest.mark.parametrize("form", ["list", "another axis"])
-def test_other_forms_of_samples_on_a_device(form):
-    if form == "list":
-        found = TensorPCA(random_state=0).fit(open_stream([STRICT.put(one) for one in X], items="samples"))
-    else:
-        found = TensorPCA(random_state=0).fit(STRICT.put(np.moveaxis(X, 0, -1).copy()), dim=3)
-    same(found, TensorPCA(random_state=0).fit(X))
-
-
-def test_samples_of_two_homes_or_with_missing_entries_are_refused():
+def test_other_forms_of_samples_on_a_device_and_what_is_refused():
+    expected = TensorPCA(random_state=0).fit(X)
+    samples = open_stream([STRICT.put(one) for one in X], items="samples")
+    same(TensorPCA(random_state=0).fit(samples), expected)
+    same(TensorPCA(random_state=0).fit(STRICT.put(np.moveaxis(X, 0, -1).copy()), dim=3), expected)
     batches = [STRICT.put(X[:100]), X[100:200]]
     with pytest.raises(SampleError, match=r"one library and on one device, expected array_api_strict.*got NumPy"):
         TensorPCA(solver="least_squares").fit(open_stream(iter(batches), items="batches"))

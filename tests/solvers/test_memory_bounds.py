@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from amounts import Traced
 from research.race_tables import SHAPES, TIMES, peak_of_a_race
 from tpca import RaceSolver, open_stream
 from tpca.cli import app
@@ -16,19 +17,6 @@ from tpca.solvers.race.run import round_bytes
 from tpca.solvers.race.strategies import candidates_within, least_bytes
 from tpca.solvers.rank_one import rank_ones
 from tpca.tensors import contract_all
-
-
-class Traced:
-    """The most that was allocated inside, and not before."""
-
-    def __enter__(self):
-        tracemalloc.start()
-        self.before = tracemalloc.get_traced_memory()[0]
-        return self
-
-    def __exit__(self, *_):
-        self.peak = tracemalloc.get_traced_memory()[1] - self.before
-        tracemalloc.stop()
 
 
 def samples_of(dims, n, seed=0):
@@ -97,8 +85,7 @@ def test_a_race_holds_no_more_than_its_limit_beside_the_samples(dims, n, compone
 
 def test_a_long_mode_is_found_from_the_short_side():
     rng = np.random.default_rng(0)
-    u, v = rng.standard_normal(3), rng.standard_normal(4000)
-    u, v = u / np.linalg.norm(u), v / np.linalg.norm(v)
+    u, v = (w / np.linalg.norm(w) for w in map(rng.standard_normal, (3, 4000)))
     block = np.outer(u, v) + 1e-3 * rng.standard_normal((3, 4000))
     for matrix, expected in ((block, (u, v)), (block.T, (v, u))):
         stacked = np.stack([matrix, -matrix])

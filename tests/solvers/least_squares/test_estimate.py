@@ -143,7 +143,7 @@ def test_missing_entries_are_left_out_entry_by_entry(kind, rng):
     check_rank_one(mean, np.nanmean(X, axis=0))
 
 
-def test_entries_never_observed_are_zero_with_no_errors_and_no_p(rng):
+def test_entries_never_observed_say_nothing_and_samples_left_out_take_their_rows_with_them(rng):
     X = rng.standard_normal((40, *DIMS)) + 2
     X[:, 1] = np.nan
     X[:, 0, 2, 1] = np.nan
@@ -153,9 +153,6 @@ def test_entries_never_observed_are_zero_with_no_errors_and_no_p(rng):
     assert np.isnan(pca.entry_p_values_[1]).all()
     assert np.isnan(pca.entry_p_values_[0, 2, 1])
     assert np.isfinite(pca.entry_p_values_[2]).all()
-
-
-def test_samples_that_are_left_out_take_their_rows_with_them(rng):
     y, X = rng.standard_normal(60), rng.standard_normal((60, *DIMS))
     X += np.multiply.outer(y, rng.standard_normal(DIMS))
     w, groups = rng.uniform(0.5, 2, 60), np.arange(60) // 5

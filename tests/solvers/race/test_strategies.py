@@ -1,9 +1,9 @@
 import math
-import tracemalloc
 
 import numpy as np
 import pytest
 
+from amounts import Traced
 from research.law import LawEngine
 from tpca import SpikedTensor
 from tpca.engines import LocalEngine
@@ -77,8 +77,7 @@ def test_every_strategy_ends_with_the_right_proposal(name):
 def test_state_stays_below_its_formula_and_does_not_grow(name):
     dims, make, floats, kind = STRATEGIES[name]
     strategy = make(dims, np.random.default_rng(2))
-    sizes = []
-    truth = SpikedTensor.random(dims, 1.0, random_state=1, **kind)
+    sizes, truth = [], SpikedTensor.random(dims, 1.0, random_state=1, **kind)
     for _, answered in rounds(strategy, LawEngine(truth, random_state=3), 60):
         made = [block for query in strategy.queries() for block in query.replicas]
         sizes.append(held_bytes([*strategy.arrays(), *made]) + answered + strategy.working_bytes)
@@ -96,11 +95,9 @@ def test_working_copies_stay_below_what_is_declared(name):
     engine = LawEngine(SpikedTensor.random(dims, 1.0, random_state=1, **kind), random_state=3)
     list(rounds(strategy, engine, 3))
     answered = engine.reduce(Gradients(strategy.queries()), 2)
-    tracemalloc.start()
-    strategy.absorb(answered.answers, answered.n)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak <= strategy.working_bytes + 24_000
+    with Traced() as traced:
+        strategy.absorb(answered.answers, answered.n)
+    assert traced.peak <= strategy.working_bytes + 24_000
 
 
 def test_pairings_are_all_there_are():
@@ -121,11 +118,10 @@ def test_a_look_stays_in_the_memory_of_the_answers(dims, columns):
         strategy.read().propose()
     peaks = []
     for _ in range(4):  # threads of clusters that other tests left in this process allocate, too: the least counts
-        tracemalloc.start()
-        look = strategy.read()
-        look.evidence(look.propose())
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
+        with Traced() as traced:
+            look = strategy.read()
+            look.evidence(look.propose())
+        peaks.append(traced.peak)
         del look
     room = strategy.room if columns else 8 * whole_floats(dims) - strategy.arrays()[0].nbytes
     assert min(peaks) <= room + 24_000
