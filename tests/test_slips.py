@@ -174,14 +174,21 @@ WRONG = {
     "checkpoint_every": ["often", None, [1], -1.0, float("nan")],
     "callbacks": [5, [5], "print", print],
 }
+VIEWS = [np.random.default_rng(i).standard_normal((50, 3)) for i in range(3)]
+TAKEN = {  # who takes which of these options, and what is fitted
+    RaceSolver: (WRONG, lambda solver: solver),
+    TensorPCA: (("confidence", "memory_limit"), lambda pca: pca.fit(X)),
+    TensorCCA: (("confidence", "memory_limit", "callbacks"), lambda cca: cca.fit(VIEWS)),
+}
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [(name, value) for name, values in WRONG.items() for value in values], ids=str
+    ("kind", "name", "value"),
+    [(kind, name, value) for kind, (names, _) in TAKEN.items() for name in names for value in WRONG[name]],
 )
-def test_options_of_a_wrong_type_are_named(name, value):
+def test_options_of_a_wrong_type_are_named(kind, name, value):
     with pytest.raises(SolverError, match=rf"^{name} must "):
-        RaceSolver(**{name: value})
+        TAKEN[kind][1](kind(**{name: value}))
 
 
 def test_solvers_of_samples_refuse_views():

@@ -34,6 +34,10 @@ def test_a_plan_begins_with_its_advice_and_agrees_with_info(tmp_path):
         assert told["samples"] == round(4 * (8 * 7 * 6) ** (2 / 3))
         assert {row["name"] for row in told["rows"]} == {"race", "least_squares"}
     assert run("plan", "--order", "3", cwd=tmp_path).returncode == 2
+    asked = ("plan", "--order", "4", "--dim", "32", "--memory-limit")
+    said = run(*asked, "100MB", "--samples", "4d^2", cwd=tmp_path).stdout
+    assert all(word in said for word in ("least squares", "race", "Use RaceSolver", "do not fit", "enough"))
+    assert "Not possible: least squares: needs " in run(*asked, "2MB", cwd=tmp_path).stdout
 
 
 @pytest.mark.parametrize("dim", [7, pytest.param(10, marks=pytest.mark.slow)])  # 10 is what the command does

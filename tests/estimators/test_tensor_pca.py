@@ -370,15 +370,13 @@ def test_bad_options_are_named(options, says):
 
 N = len(DATA)
 HALVES = np.repeat(["a", "b"], N // 2)
+TOLD = "is constant, or the nuisances and other columns determine it"
 BAD = {
     "another length": ({"y": np.arange(N - 1.0)}, "y must have a row for every sample, 200 of them, got 199"),
     "no y": ({}, "target='effect' needs y"),
     "constant y": ({"y": np.ones(N)}, "y is 1 for all 200 samples"),
     "one of two columns constant": ({"y": np.eye(2)[np.zeros(N, int)]}, "column 0 of y is 1 for all"),
-    "determined": (
-        {"y": np.arange(N) * 2.0 + 1, "nuisance": np.arange(N)},
-        "y is constant, or the nuisances and other",
-    ),
+    "determined": ({"y": np.arange(N) * 2.0 + 1, "nuisance": np.arange(N)}, f"y {TOLD}"),
     "one label": ({"y": ["a"] * N}, "y has one label, 'a', for all 200 samples"),
     "no label": ({"y": ["a", None] * (N // 2)}, "y has no label for sample 1"),
     "a label each": ({"y": [f"s{i}" for i in range(N)]}, "y has 200 labels for 200 samples"),
@@ -390,7 +388,7 @@ BAD = {
     "groups of another length": ({"y": HALVES, "groups": np.arange(3)}, "groups must have a row for every"),
     "negative weights": ({"y": HALVES, "sample_weight": np.arange(N) - 1.0}, "sample_weight must be .*got -1"),
     "zero weights": ({"y": HALVES, "sample_weight": np.zeros(N)}, "sample_weight must be .*not all zero, got 0"),
-    "weight of one side": ({"y": HALVES, "sample_weight": (HALVES == "a") * 1.0}, "y .*is constant, or the nuisances"),
+    "weight of one side": ({"y": HALVES, "sample_weight": (HALVES == "a") * 1.0}, f"y .*{TOLD}"),
 }
 
 
