@@ -62,7 +62,7 @@ def test_generate_fit_and_score_agree_over_all_formats(data, tmp_path):
             np.testing.assert_allclose(a, b, atol=1e-6)
 
 
-def test_the_command_gives_what_python_gives(data):
+def test_the_command_gives_what_python_gives_and_has_its_defaults(data):
     dose = np.loadtxt(data / "t.csv", delimiter=",", skiprows=1, usecols=0)
     subject = np.arange(400) % 40
     own = tpca.TensorPCA(2, target="effect", random_state=0).fit(str(data / "e.npy"), dose, groups=subject).result_
@@ -72,9 +72,6 @@ def test_the_command_gives_what_python_gives(data):
     assert told["n_units"] == own.n_units == 40
     for mine, theirs in zip(own.components, told["components"], strict=True):
         assert (mine.strength, mine.p_value) == (theirs["strength"], theirs["p_value"])
-
-
-def test_the_defaults_are_those_of_python():
     command, python = (inspect.signature(one).parameters for one in (fit, tpca.TensorPCA))
     for name in set(command) & set(python) - {"target", "random_state"}:  # --y implies the target; a seed is given
         assert command[name].default == python[name].default, name
@@ -208,7 +205,7 @@ def test_labels_name_the_entries(data, tmp_path):
     assert tpca.load(tmp_path / "r").labels.modes[0] == "channel"
 
 
-def test_a_table_is_read_by_its_columns_and_again_by_the_score(tmp_path):
+def test_a_table_is_read_by_its_columns_and_an_array_along_the_axis_that_is_named(tmp_path):
     rng = np.random.default_rng(1)
     cells = [(f"s{i}", gene, cell) for i in range(60) for gene in "pqr" for cell in "xy"]
     rows = [f"{','.join(cell)},{1 + rng.standard_normal():.4f}" for cell in cells]
@@ -219,9 +216,6 @@ def test_a_table_is_read_by_its_columns_and_again_by_the_score(tmp_path):
     done = run("score", "t.csv", "r", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "60 samples" in done.stdout
-
-
-def test_the_axis_of_the_samples_can_be_named(tmp_path):
     np.save(tmp_path / "d.npy", np.random.default_rng(0).standard_normal((5, 80, 4)) + 1)
     assert fitted(tmp_path, "d.npy", "--dim", "1")[0]["n_samples"] == 80
     np.save(tmp_path / "y.npy", np.arange(80.0))

@@ -108,27 +108,29 @@ def samples(tmp_path):
     return tmp_path
 
 
+def refused(folder, kept, *words):
+    """What is said of a fit that does not touch what is in ``kept``."""
+    before = everything(kept)
+    done = run("fit", "x.npy", "--out", "o", *words, "--quiet", cwd=folder)
+    assert done.returncode == 2
+    assert everything(kept) == before
+    return done.stderr
+
+
 @pytest.mark.parametrize("more", [("--restart",), ("--resume",), ()])
 def test_folders_named_by_date_are_refused_by_name_and_stay(more, samples):
     (samples / "t/dates/20260101").mkdir(parents=True)
     (samples / "t/dates/20260102/raw").mkdir(parents=True)
     (samples / "t/dates/20260101/a.txt").write_text("x\n")
-    before = everything(samples / "t")
-    done = run("fit", "x.npy", "--out", "o", "--checkpoint", "t/dates", *more, "--quiet", cwd=samples)
-    assert done.returncode == 2
-    assert "'t/dates/20260101'" in done.stderr
-    assert "--restart" not in done.stderr
-    assert everything(samples / "t") == before
+    said = refused(samples, samples / "t", "--checkpoint", "t/dates", *more)
+    assert "'t/dates/20260101'" in said
+    assert "--restart" not in said
 
 
 def test_a_checkpoint_with_something_of_the_users_in_it_stays(samples):
     Checkpoints(samples / "kept").save({"number": 1})
     (samples / "kept/00000001/notes.txt").write_text("mine")
-    before = everything(samples / "kept")
-    done = run("fit", "x.npy", "--out", "o", "--checkpoint", "kept", "--restart", "--quiet", cwd=samples)
-    assert done.returncode == 2
-    assert "'kept/00000001'" in done.stderr
-    assert everything(samples / "kept") == before
+    assert "'kept/00000001'" in refused(samples, samples / "kept", "--checkpoint", "kept", "--restart")
 
 
 @pytest.mark.parametrize("inner", [False, True], ids=["the folder", "a checkpoint in it"])
@@ -138,8 +140,4 @@ def test_nothing_is_removed_through_a_link(inner, samples):
     link = samples / ("o/checkpoint/00000001" if inner else "o/checkpoint")
     link.parent.mkdir(parents=True)
     link.symlink_to(behind / "00000001" if inner else behind)
-    before = everything(behind)
-    done = run("fit", "x.npy", "--out", "o", "--restart", "--quiet", cwd=samples)
-    assert done.returncode == 2
-    assert f"'{link.relative_to(samples)}'" in done.stderr
-    assert everything(behind) == before
+    assert f"'{link.relative_to(samples)}'" in refused(samples, behind, "--restart")

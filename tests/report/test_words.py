@@ -47,17 +47,14 @@ def test_the_verdict_is_one_line_and_several_components_are_counted_from_one():
     assert "(not significant)" in told
 
 
-def test_no_signal_comes_with_p_a_limit_and_what_would_help():
+def test_no_signal_comes_with_p_a_limit_and_what_would_help_and_few_entries_are_pointed_at():
     noise = X - X.mean(axis=0)
     pca = TensorPCA(random_state=0).fit(np.concatenate([noise, -noise]))  # its mean is zero
     limit = pca.strength_intervals_[0, 1]
     says = rf"No signal: p = [\d.]+( over all tests)?; if there is one, its strength is below {limit:.3g} \(95 % conf"
     assert re.match(says, first_line(pca))
     assert f"Four times as many samples would lower the limit to about {limit / 2:.2g}." in str(pca.summary())
-
-
-def test_a_signal_in_few_entries_is_pointed_at():
-    """One entry of 600 is 0.5, 7 standard errors; the best fit to noise has length (√6 + 2√10)/√200 = 0.62."""
+    # One entry of 600 is 0.5, 7 standard errors; the best fit to noise has length (√6 + 2√10)/√200 = 0.62.
     rng = np.random.default_rng(3)
     noise = rng.standard_normal((200, 6, 10, 10))
     noise -= noise.mean(axis=0)
@@ -90,7 +87,7 @@ def test_what_was_not_tested_or_never_observed_or_cannot_be_had_is_said():
     assert "component 2: nothing is left to fit" in str(summary)
 
 
-def test_effects_are_named():
+def test_effects_are_named_and_variation_is_told_as_shares():
     y, dose = np.where(np.arange(120) % 2, "on", "off"), np.linspace(0, 1, 120)
     assert "effect of on - off: strength" in effect(y == "on", y)[0]
     assert "effect of y, per unit: strength" in effect(dose, dose)[0]
@@ -99,9 +96,6 @@ def test_effects_are_named():
     amplitudes = three.label_amplitudes_[0]
     assert f"a: −{-amplitudes[0]:.2g}, b: {amplitudes[1]:.2g}, c: −{-amplitudes[2]:.2g}" in told
     assert "a: " not in first_line(three)  # the verdict stays short
-
-
-def test_variation_is_told_as_shares():
     rng = np.random.default_rng(5)
     varied = rng.standard_normal((150, *DIMS)) + np.multiply.outer(2 * rng.standard_normal(150), TRUTH.signal())
     pca = TensorPCA(target="variance", random_state=0).fit(varied)

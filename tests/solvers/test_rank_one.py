@@ -127,7 +127,7 @@ def test_the_best_fit_is_that_of_many_starts(dims, rng):
     assert [len(v) for v in vectors] == list(dims)
 
 
-def test_components_of_orthogonal_parts_are_those(rng):
+def test_components_of_orthogonal_parts_are_those_and_the_next_is_tested_off_their_vectors(rng):
     frames = [np.linalg.qr(rng.standard_normal((d, 3)))[0].T for d in (5, 6, 7)]
     D = sum(s * outer_product([f[c] for f in frames]) for c, s in enumerate((1.0, 3.0, 2.0)))
     found, lengths = tools.components_of(D, 5)
@@ -135,9 +135,6 @@ def test_components_of_orthogonal_parts_are_those(rng):
     np.testing.assert_allclose(lengths[3:], 0, atol=1e-9)
     for c, own in zip((1, 2, 0), found, strict=False):
         assert abs(np.prod([v @ f[c] for v, f in zip(own, frames, strict=True)])) == pytest.approx(1)
-
-
-def test_the_next_component_is_tested_on_what_has_two_modes_or_more_off_the_vectors(rng):
     v = unit_vectors(rng, (3, 4, 5))
     inside = np.einsum("i,j,k->ijk", v[0], rng.standard_normal(4), v[2])
     np.testing.assert_allclose(tools.beyond(inside[None], v), 0, atol=1e-12)

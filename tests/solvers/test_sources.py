@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
 import naive
 from tpca.data.rows import open_rows
@@ -84,12 +85,14 @@ def test_the_search_finds_all_parts_of_a_built_tensor(order):
     np.testing.assert_allclose(np.sort(np.abs(found @ basis.T).ravel()), [0.0] * 12 + [1.0] * 4, atol=1e-5)
 
 
-def test_leading_directions_are_those_of_the_matrix():
+def test_leading_directions_are_those_of_the_matrix_and_adjusted_p_values_those_of_holm():
     rng = np.random.default_rng(2)
     basis = np.linalg.qr(rng.standard_normal((60, 60)))[0]
     matrix = basis @ np.diag(np.r_[9.0, 7.0, 5.0, np.full(57, 0.5)]) @ basis.T
     (vectors,) = leading_directions(lambda b: b @ matrix, (1, 5, 60))
     np.testing.assert_allclose(np.abs(np.sum(vectors[:3] * basis[:, :3].T, axis=1)), 1, atol=1e-5)
+    p = np.random.default_rng(0).random(7) ** 3
+    np.testing.assert_allclose(holm(p), multipletests(p, method="holm")[1])
 
 
 @pytest.mark.parametrize("order", [3, 4])
@@ -102,13 +105,6 @@ def test_gaussian_scores_have_p_values_that_are_no_smaller_than_chance(order, n)
         each.append(moment_p_values(rng.standard_normal((400, n)), order, rng.choice([-1.0, 1.0], 400)))
     for level in (0.05, 0.05 / 2, 0.05 / 3):
         assert np.sum(np.concatenate(each) < level) <= stats.binom.isf(1e-6, 8000, level)
-
-
-def test_adjusted_p_values_are_those_of_holm():
-    from statsmodels.stats.multitest import multipletests
-
-    p = np.random.default_rng(0).random(7) ** 3
-    np.testing.assert_allclose(holm(p), multipletests(p, method="holm")[1])
 
 
 def unmixed(z, balance):

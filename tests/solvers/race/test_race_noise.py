@@ -129,7 +129,7 @@ def test_neighbours_that_are_alike_are_counted_in_blocks(phi, window):
     assert claims < 3
 
 
-def test_a_signal_is_found_where_neighbours_are_alike():
+def test_a_signal_is_found_where_neighbours_are_alike_and_independent_samples_are_not_taken_for_it():
     """A z-value of 4·√(1500/19) = 36 along the signal, so that blocks of some dozens of samples prove it."""
     rng = np.random.default_rng(1)
     vectors = [unit(rng.standard_normal(8)) for _ in range(3)]
@@ -137,20 +137,14 @@ def test_a_signal_is_found_where_neighbours_are_alike():
     found = RaceSolver(random_state=0).run(samples)
     assert found.found
     assert overlaps(found.vectors, vectors) > 0.9
-
-
-def test_independent_samples_are_not_taken_for_alike():
-    """A strong mean, heavy tails and levels that differ are no dependence; 1 run of 1000 or less may say so."""
+    samples = serial(200, CUBE, np.random.default_rng(0), 0.9)
+    assert not RaceSolver(random_state=0, groups=40).run(samples).found
+    # A strong mean, heavy tails and levels that differ are no dependence; 1 run of 1000 or less may say so.
     rng = np.random.default_rng(4)
     offset = 5 * rng.standard_normal((6, 7, 8))
     for noise in (rng.standard_normal, lambda shape: rng.standard_t(3, shape)):
         found = RaceSolver(random_state=0).run(noise((200, 6, 7, 8)) + offset)
         assert not any("Neighbouring samples are alike" in line for line in found.advice)
-
-
-def test_groups_that_are_known():
-    samples = serial(200, CUBE, np.random.default_rng(0), 0.9)
-    assert not RaceSolver(random_state=0, groups=40).run(samples).found
 
 
 # Queries and answers about whitened samples -------------------------------------------------------------------------
@@ -175,7 +169,7 @@ def test_an_answer_is_that_about_whitened_samples(partition):
         np.testing.assert_allclose(found.gradients[m], gradient, rtol=1e-9)
 
 
-def test_a_signal_goes_there_and_back():
+def test_a_signal_goes_there_and_back_and_errors_come_back_as_small_changes_do():
     rng = np.random.default_rng(1)
     maps, vectors = whitening(rng), [unit(rng.standard_normal(d)) for d in SHORT]
     there = maps(2.0 * outer(vectors)[None])[0]
@@ -187,10 +181,7 @@ def test_a_signal_goes_there_and_back():
     noise = Noise.__new__(Noise)
     noise.whitening = maps
     assert factor <= noise.factor * (1 + 1e-12)
-
-
-def test_errors_come_back_as_small_changes_do():
-    """20 000 draws: standard deviations to 0.5 %, six standard errors 3 %."""
+    # 20 000 draws: standard deviations to 0.5 %, six standard errors 3 %.
     rng = np.random.default_rng(2)
     maps, white = whitening(rng), [unit(rng.standard_normal(d)) for d in SHORT]
     sizes = [1e-4 * rng.uniform(0.5, 2, d) for d in SHORT]

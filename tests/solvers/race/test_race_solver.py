@@ -187,16 +187,13 @@ def test_heavy_tails_give_the_signal_or_nothing(runs):
         assert not wrong or estimate.stop_reason is StopReason.NO_SIGNAL
 
 
-def test_of_two_signals_the_stronger_is_found():
+def test_of_two_signals_the_stronger_is_found_and_of_a_drifting_one_the_average():
     # Documented in docs/race.md: a sum of rank-one signals gives its strongest term, with a strength that is its own.
     strong, weak = (SpikedTensor.random((10,) * 4, 2.0 - seed, random_state=seed) for seed in (0, 1))
     samples = take(strong, 1200, random_state=3) + weak.signal()
     estimate = RaceSolver(random_state=0).run(samples)
     assert estimate.stop_reason is StopReason.STREAM_ENDED
     assert strong.overlaps(estimate.vectors).min() > 0.95
-
-
-def test_of_a_drifting_signal_the_average_is_found():
     # Documented in docs/race.md: vectors that turn slowly are averaged over the samples of the refinement.
     first = SpikedTensor.random((10,) * 3, 2.0, random_state=0)
     samples = take(Samples((10,) * 3, random_state=4, batch_size=1), 1500)
@@ -323,13 +320,6 @@ def test_bad_options_are_refused(options, says):
         RaceSolver(**options).run(SpikedTensor.random((5,) * 3, 1.0, random_state=0).stream())
 
 
-@pytest.mark.parametrize(
-    ("shape", "memory"), [((50, 4, 5, 6), None), ((50, 6, 6, 6, 6), 6000), ((50, 5, 5, 5, 5, 5), 11_000)]
-)
-def test_zeros_are_no_signal_and_no_crash(shape, memory):
-    assert RaceSolver(memory_limit=memory).run(np.zeros(shape)).stop_reason is StopReason.NO_SIGNAL
-
-
 @pytest.mark.parametrize("memory", [None, 14_000])
 @pytest.mark.parametrize("factor", [0.0, 1e-6, 1e6])
 def test_one_odd_sample_at_the_start_does_no_harm(factor, memory):
@@ -349,16 +339,17 @@ def test_a_very_strong_signal_is_no_problem():
         assert estimate.strength == pytest.approx(strength, rel=1e-2)
 
 
-@pytest.mark.parametrize("rank_one", [True, False])
-def test_samples_that_are_all_the_same_are_refused(rank_one):
+def test_samples_that_are_all_the_same_are_refused_and_zeros_are_no_signal():
     """There is no noise to tell a signal from: neither "signal" nor "no signal" would be right."""
-    sample = SpikedTensor.random((5, 6, 7), 1.0, random_state=0).signal()
-    sample = sample if rank_one else np.random.default_rng(0).standard_normal((5, 6, 7))
-    with pytest.raises(StreamError, match="all samples are the same"):
-        RaceSolver().run(np.repeat(sample[None], 60, axis=0))
-    samples = np.repeat(sample[None], 60, axis=0)
-    samples += 1e-3 * np.random.default_rng(1).standard_normal(samples.shape)
-    assert RaceSolver().run(samples).found
+    signal = SpikedTensor.random((5, 6, 7), 1.0, random_state=0).signal()
+    for sample in (signal, np.random.default_rng(0).standard_normal((5, 6, 7))):
+        samples = np.repeat(sample[None], 60, axis=0)
+        with pytest.raises(StreamError, match="all samples are the same"):
+            RaceSolver().run(samples)
+        samples += 1e-3 * np.random.default_rng(1).standard_normal(samples.shape)
+        assert RaceSolver().run(samples).found
+    for shape, memory in (((50, 4, 5, 6), None), ((50, 6, 6, 6, 6), 6000), ((50, 5, 5, 5, 5, 5), 11_000)):
+        assert RaceSolver(memory_limit=memory).run(np.zeros(shape)).stop_reason is StopReason.NO_SIGNAL
 
 
 @few_or_many(10, 40)
@@ -384,15 +375,11 @@ def test_the_p_value_is_the_inverse_of_the_e_value():
     assert none.e_value < 20
 
 
-@given(st.integers(0, 10**6), st.integers(1, 200))
-def test_rounds_are_whole_blocks(done, block):
+@given(st.integers(1, 10**5), st.integers(1, 200), st.integers(1, SUB_BATCHES), st.integers(0, 10**6))
+def test_rounds_and_sub_batches_are_whole_blocks_these_of_about_equal_size(n, block, most, done):
     size = round_size(done, block)
     assert size % block == 0
     assert size == block or size <= max(round_size(done), block)
-
-
-@given(st.integers(1, 10**5), st.integers(1, 200), st.integers(1, SUB_BATCHES))
-def test_sub_batches_are_whole_blocks_of_about_equal_size(n, block, most):
     edges = sub_batch_edges(n, block, most)
     assert edges[0] == 0
     assert len(edges) == max(1, min(n // block, most))

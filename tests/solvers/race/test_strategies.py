@@ -107,26 +107,6 @@ def test_pairings_are_all_there_are():
         assert sorted(n for group in groups for n in group) == list(range(5))
 
 
-@pytest.mark.parametrize(("dims", "columns"), [((24,) * 4, 30), ((8,) * 6, 20), ((30, 31, 32), 30), ((40,) * 3, 0)])
-def test_a_look_stays_in_the_memory_of_the_answers(dims, columns):
-    """Beside Python's own objects, for which 24 kB are allowed; 0 columns: the sum of all samples."""
-    rng = np.random.default_rng(0)
-    strategy = BlockFlow(Partition.halves(dims), columns, rng) if columns else WholeSum(dims)
-    engine = LawEngine(SpikedTensor.random(dims, 0.1, random_state=1), random_state=2)
-    for n in (2, 30):
-        strategy.absorb(engine.reduce(Gradients(strategy.queries()), n).answers, n)
-        strategy.read().propose()
-    peaks = []
-    for _ in range(4):  # threads of clusters that other tests left in this process allocate, too: the least counts
-        with Traced() as traced:
-            look = strategy.read()
-            look.evidence(look.propose())
-        peaks.append(traced.peak)
-        del look
-    room = strategy.room if columns else 8 * whole_floats(dims) - strategy.arrays()[0].nbytes
-    assert min(peaks) <= room + 24_000
-
-
 def randoms(dims, seed):
     rng = np.random.default_rng(seed)
     return tuple(unit(rng.standard_normal(d)) for d in dims)
