@@ -72,9 +72,8 @@ def test_the_state_of_a_race_is_what_its_size_says():
     assert 0.5 * 8 * found.floats <= estimate.state_bytes <= 60_000
 
 
-@pytest.mark.parametrize(
-    ("order", "dim"), [(4, 32), (6, 100), (3, 500), (3, 20), (2, 50), (7, 10)]
-)  # the first three are those of docs/planning.md
+# The first three are those of docs/planning.md.
+@pytest.mark.parametrize(("order", "dim"), [(4, 32), (6, 100), (3, 500), (3, 20), (2, 50), (7, 10)])
 @pytest.mark.parametrize("memory", ["100MB", "10GB", None])
 def test_the_recommendation_is_what_the_estimator_would_take(order, dim, memory):
     problem = Problem((dim,) * order)
@@ -93,12 +92,19 @@ def test_the_recommendation_is_what_the_estimator_would_take(order, dim, memory)
         assert row.state_bytes <= plan.memory_limit
 
 
-def test_samples_are_judged_and_what_numbers_rest_on_is_told():
+def test_samples_are_judged_what_numbers_rest_on_is_told_and_nothing_is_planned_below_the_bound():
     words = {n: make_plan(Problem((10,) * 4), samples=n).recommendation for n in ("0.2d^2", "20d^2")}
     assert "are too few" in words["0.2d^2"]
     assert "are enough" in words["20d^2"]
     assert [needed("mean", Problem((d,) * 4))[1] for d in (12, 500)] == ["measured", "extrapolated"]
     assert needed("race", Problem((4,) * 9)) == (4**4.5, "theory")
+    # Far beyond the sizes measured the race's form would promise less than the smallest S·K·N of any method.
+    for order, dim in ((3, 100), (4, 50), (5, 30), (6, 30)):
+        for row in make_plan(Problem((dim,) * order), memory_limit="1TB").rows:
+            assert not row.product < 0.1
+    for memory in ("68kB", "120kB", "300kB", "1MB", "80MB"):
+        race, _ = make_plan(Problem((100,) * 6), memory_limit=memory).rows
+        assert race.product >= 0.999 * FRONTIER
 
 
 def test_strength_and_noise_scale_samples_memory_saves_them_workers_and_rate_set_the_time():
@@ -113,13 +119,3 @@ def test_strength_and_noise_scale_samples_memory_saves_them_workers_and_rate_set
         assert shared.seconds == pytest.approx(alone.seconds / 4)
     assert slow.rows[0].seconds == pytest.approx(slow.rows[0].samples)
     assert one.bandwidth > 1e8
-
-
-def test_nothing_is_planned_below_the_bound():
-    """Far beyond the sizes measured the race's form would promise less than the smallest S·K·N of any method."""
-    for order, dim in ((3, 100), (4, 50), (5, 30), (6, 30)):
-        for row in make_plan(Problem((dim,) * order), memory_limit="1TB").rows:
-            assert not row.product < 0.1
-    for memory in ("68kB", "120kB", "300kB", "1MB", "80MB"):
-        race, _ = make_plan(Problem((100,) * 6), memory_limit=memory).rows
-        assert race.product >= 0.999 * FRONTIER

@@ -118,15 +118,6 @@ def test_a_list_of_numbers_is_no_set_of_samples():
         TensorPCA().fit(X.ravel())
 
 
-@pytest.mark.parametrize("options", [{}, {"target": "variance"}, {"target": "effect"}], ids=str)
-def test_samples_that_are_all_the_same_are_refused(options):
-    """Contrasts of such samples are rounding, of which 7 fits of 60 made a signal."""
-    for scale in (0.0, 1.0, 777.7):
-        same = np.broadcast_to(scale * np.random.default_rng(1).standard_normal((4, 5)), (100, 4, 5))
-        with pytest.raises(StreamError, match=r"all samples are the same.*give samples that differ"):
-            TensorPCA(**options, random_state=0).fit(same, np.random.default_rng(2).standard_normal(100))
-
-
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("n", [2, 3])
 def test_variation_of_few_samples_stays_within_the_range_of_floats(n):

@@ -421,3 +421,12 @@ REFUSED = [
 def test_what_does_not_go_together_is_refused(error, says, options, given):
     with pytest.raises(error, match=says):
         TensorPCA(**options).fit(DATA, **given)
+
+
+@pytest.mark.parametrize("options", [{}, {"target": "variance"}, {"target": "effect"}], ids=str)
+def test_samples_that_are_all_the_same_are_refused(options):
+    """Contrasts of such samples are rounding, of which 7 fits of 60 made a signal."""
+    for scale in (0.0, 1.0, 777.7):
+        same = np.broadcast_to(scale * np.random.default_rng(1).standard_normal((4, 5)), (100, 4, 5))
+        with pytest.raises(StreamError, match=r"all samples are the same.*give samples that differ"):
+            TensorPCA(**options, random_state=0).fit(same, np.random.default_rng(2).standard_normal(100))

@@ -115,7 +115,7 @@ def test_how_many_components_shows_evidence_null_bands_halves_and_shares_of_vari
     assert first > 0.9 > second >= 0
 
 
-def test_several_covariates_have_their_own_scores_and_maps():
+def test_covariates_have_their_own_scores_and_maps_and_views_and_tables_their_loadings():
     rng = np.random.default_rng(0)
     y = rng.standard_normal((120, 2))
     moved = PLAIN - TRUTH.signal() + np.multiply.outer(y[:, 1], TRUTH.signal())
@@ -125,9 +125,6 @@ def test_several_covariates_have_their_own_scores_and_maps():
     np.testing.assert_array_equal(drawn[9].lines[0].get_xdata(), y[:, 1])
     best = int(np.argmax(np.abs(pca.components_[2][1])))
     assert outlined(drawn[8], pca.entry_p_values_[1][..., best] <= 0.05)
-
-
-def test_loadings_of_views_and_directions_of_a_table():
     rng = np.random.default_rng(0)
     shared = rng.standard_normal(400)
     views = [np.outer(shared, rng.standard_normal(d)) + rng.standard_normal((400, d)) for d in (4, 5)]
@@ -141,22 +138,7 @@ def test_loadings_of_views_and_directions_of_a_table():
     np.testing.assert_allclose(column.lines[-1].get_ydata(), ica.directions_[0])
 
 
-def test_long_axes_one_axis_and_dates_that_matplotlib_does_not_know_are_drawn():
-    rng = np.random.default_rng(0)
-    long = rng.standard_normal((12, 5000, 2)) + np.sin(np.arange(5000) / 300)[:, None]
-    drawn = panels(TensorPCA(random_state=0, n_resamples=199).fit(long).plot())
-    assert len(drawn) == 3
-    flat = rng.standard_normal((40, 6)) + np.arange(6)
-    assert len(panels(TensorPCA(random_state=0, n_resamples=199).fit(flat).plot())) == 1
-    years = np.arange(-600, 600, 40)
-    dates = Labels((Axis("time", (years - 1970).astype("M8[Y]")),))
-    result = TensorPCA(random_state=0, n_resamples=19).fit(PLAIN[:, 0, :, 0]).result_
-    result.names = dates.as_json()
-    (axes,) = panels(result.plot())
-    np.testing.assert_allclose(axes.lines[-1].get_xdata(), years, atol=0.01)
-
-
-def test_many_names_are_few_bars_and_few_rows_of_a_map_each_with_its_name():
+def test_many_names_are_few_bars_and_rows_and_long_axes_one_axis_and_strange_dates_are_drawn():
     rng = np.random.default_rng(0)
     genes = [f"gene {i}" for i in range(270)]
     strong = np.where(np.arange(270) % 50 == 0, 3.0, 0.0)
@@ -170,6 +152,18 @@ def test_many_names_are_few_bars_and_few_rows_of_a_map_each_with_its_name():
     assert {f"gene {i}" for i in range(0, 270, 50)} <= set(rows)
     assert scores.get_xlabel() == "cell"  # over the coordinate of the samples
     np.testing.assert_array_equal(scores.lines[0].get_xdata(), np.arange(30) / 2)
+    rng = np.random.default_rng(0)
+    long = rng.standard_normal((12, 5000, 2)) + np.sin(np.arange(5000) / 300)[:, None]
+    drawn = panels(TensorPCA(random_state=0, n_resamples=199).fit(long).plot())
+    assert len(drawn) == 3
+    flat = rng.standard_normal((40, 6)) + np.arange(6)
+    assert len(panels(TensorPCA(random_state=0, n_resamples=199).fit(flat).plot())) == 1
+    years = np.arange(-600, 600, 40)
+    dates = Labels((Axis("time", (years - 1970).astype("M8[Y]")),))
+    result = TensorPCA(random_state=0, n_resamples=19).fit(PLAIN[:, 0, :, 0]).result_
+    result.names = dates.as_json()
+    (axes,) = panels(result.plot())
+    np.testing.assert_allclose(axes.lines[-1].get_xdata(), years, atol=0.01)
 
 
 def test_a_package_that_is_missing_is_named(named, monkeypatch, tmp_path):

@@ -31,7 +31,7 @@ def first_line(estimator):
     return str(estimator.summary()).splitlines()[0]
 
 
-def test_the_verdict_is_one_line_and_several_components_are_counted_from_one():
+def test_verdict_components_and_methods_have_the_numbers_of_the_fit():
     pca = fit()
     low, high = pca.strength_intervals_[0]
     assert pca.p_values_[0] == 1 / 1000  # the least that 999 flips can say
@@ -45,6 +45,11 @@ def test_the_verdict_is_one_line_and_several_components_are_counted_from_one():
     told = str(pca.summary())
     assert re.findall(r"^(component .*?):", told, re.MULTILINE) == [f"component {i}" for i in (1, 2, 3)]
     assert "(not significant)" in told
+    told, plain = (fit(n_resamples=199, whiten=w).result_.methods() for w in ("auto", None))
+    for part in ("120 samples of 4 × 30 × 5", "199 random sign flips of 32 independent units", "tpca 0."):
+        assert part in told
+    assert "whitening" in told
+    assert "whitening" not in plain
 
 
 def test_no_signal_comes_with_p_a_limit_and_what_would_help_and_few_entries_are_pointed_at():
@@ -147,14 +152,6 @@ def test_a_fit_of_a_table_is_summed_up():
     assert with_error(0.4, np.inf) == with_error(0.4, np.nan) == "0.400"
     assert with_error(3e7, 2e6) == "3·10⁷ ± 2·10⁶"
     assert with_error(None, None) == "—"
-
-
-def test_the_methods_paragraph_has_the_numbers_of_the_fit():
-    told, plain = (fit(n_resamples=199, whiten=w).result_.methods() for w in ("auto", None))
-    for part in ("120 samples of 4 × 30 × 5", "199 random sign flips of 32 independent units", "tpca 0."):
-        assert part in told
-    assert "whitening" in told
-    assert "whitening" not in plain
 
 
 def test_before_a_fit_there_is_nothing_to_show():

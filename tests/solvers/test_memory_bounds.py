@@ -4,12 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from amounts import Traced
+from command import run
 from research.race_tables import SHAPES, TIMES, peak_of_a_race
 from tpca import RaceSolver, open_stream
-from tpca.cli import app
 from tpca.data import stored as slabs
 from tpca.solvers.least_squares.solver import LeastSquares
 from tpca.solvers.race.strategies import least_bytes
@@ -97,8 +96,8 @@ def test_slabs_with_a_short_first_mode_answer_the_same(tmp_path, monkeypatch):
 def test_info_says_what_reading_takes(tmp_path):
     one_chunk = str(tmp_path / "x.zarr")
     pytest.importorskip("zarr").create_array(one_chunk, data=np.ones((64, 5, 6), "f4"), chunks=(64, 5, 6))
-    told = json.loads(CliRunner().invoke(app, ["info", one_chunk, "--json"]).stdout)
+    told = json.loads(run("info", one_chunk, "--json", cwd=tmp_path).stdout)
     assert told["chunk_bytes"] == 64 * 5 * 6 * 4
     assert told["reading_bytes"] == 2 * told["chunk_bytes"]  # a chunk, and the batch that is made of it
-    words = CliRunner().invoke(app, ["info", one_chunk]).stdout
+    words = run("info", one_chunk, cwd=tmp_path).stdout
     assert "chunks of 64 × 5 × 6, 7.68 kB each; reading them takes up to 15.4 kB" in words

@@ -74,14 +74,10 @@ def test_an_effect_is_that_of_lstsq(kind, seed, n):
     assert pca.n_samples_seen_ == n
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_the_mean_is_that_of_lstsq(weighted, rng):
+def test_the_mean_is_that_of_lstsq_and_two_labels_are_the_difference_of_their_means(rng):
     X = rng.standard_normal((50, *DIMS)) + rng.standard_normal(DIMS)
-    weights = rng.uniform(0.1, 2.0, 50) if weighted else None
-    check_rank_one(fitted(X, sample_weight=weights), naive.least_squares(X, None, weights=weights)[0])
-
-
-def test_two_labels_are_the_difference_of_their_means(rng):
+    for weights in (None, rng.uniform(0.1, 2.0, 50)):
+        check_rank_one(fitted(X, sample_weight=weights), naive.least_squares(X, None, weights=weights)[0])
     y = np.array(["treated", "control"])[(rng.random(40) < 0.3).astype(int)]
     X = rng.standard_normal((40, *DIMS))
     pca = fitted(X, y)

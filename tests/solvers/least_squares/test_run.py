@@ -109,10 +109,6 @@ def test_a_fit_goes_on_after_any_round_with_the_same_bits(case, missing, tmp_pat
     assert ended(stop=True) == ended(stop=False)
 
 
-class StopError(Exception):
-    pass
-
-
 @pytest.mark.parametrize("after", [1, 3])
 @pytest.mark.parametrize("case", ["mean", "effect", "variance"])
 def test_a_fit_that_was_stopped_goes_on_from_its_folder_under_the_same_conditions(case, after, stores, tmp_path):
@@ -121,11 +117,11 @@ def test_a_fit_that_was_stopped_goes_on_from_its_folder_under_the_same_condition
     def stop(record):
         seen.append(record["samples"])
         if len(seen) > after:
-            raise StopError
+            raise InterruptedError
 
     kept = {"checkpoint": tmp_path / "kept", "checkpoint_every": 0.0}
     solver = (Variation if case == "variance" else LeastSquares)(callbacks=[stop], **kept, **options)
-    with pytest.raises(StopError):
+    with pytest.raises(InterruptedError):
         TensorPCA(solver=solver, target=TARGETS.get(case, "mean")).fit(stores / "x.npy", **GIVEN[case])
     pca = TensorPCA(target=TARGETS.get(case, "mean"), **options)
     if case == "effect":

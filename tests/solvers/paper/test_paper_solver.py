@@ -166,13 +166,16 @@ def test_other_orders_and_unsorted_dims_recover(dims, strength, correlation):
         assert np.linalg.norm(v) == pytest.approx(1.0)
 
 
-def test_the_default_is_the_printed_schedule_at_odd_order():
+def test_the_default_is_the_printed_schedule_at_odd_order_and_that_of_the_theorem_recovers():
     truth = SpikedTensor.random((3,) * 5, 2.0, random_state=0)
     asked = planned_samples(truth.dims, 2.0)
     idle = planned_samples(truth.dims, 2.0, preset="idle")
     assert PaperSolver(strength=2.0).run(truth.stream()).n_samples in asked.values()
     assert PaperSolver(strength=2.0, preset="idle").run(truth.stream()).n_samples in idle.values()
     assert not set(asked.values()) & set(idle.values())
+    truth = SpikedTensor.random((6,) * 4, 1.0, 0.3, random_state=0)
+    solver = PaperSolver(schedule="theorem", truth=truth, random_state=1, estimator="ascent")
+    assert truth.overlaps(solver.run(truth.stream(random_state=5)).vectors).min() >= 0.9
 
 
 @pytest.mark.parametrize("noise", [False, True])
@@ -188,12 +191,6 @@ def test_a_reward_that_does_not_fit_the_strength_is_said(noise):
         assert "random_state" in line
     else:
         assert estimate.advice == ()
-
-
-def test_theorem_schedule_recovers():
-    truth = SpikedTensor.random((6,) * 4, 1.0, 0.3, random_state=0)
-    solver = PaperSolver(schedule="theorem", truth=truth, random_state=1, estimator="ascent")
-    assert truth.overlaps(solver.run(truth.stream(random_state=5)).vectors).min() >= 0.9
 
 
 @pytest.mark.parametrize("batches", [1, 40, 220])
