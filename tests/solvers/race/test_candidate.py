@@ -96,16 +96,13 @@ def test_noise_along_the_vectors_that_is_louder_than_elsewhere_is_remembered():
     assert candidate.loudest > 4
 
 
-def test_the_noise_level_is_learnt_from_the_candidates_own_answers():
+def test_the_noise_level_is_learnt_from_answers_and_vectors_of_which_nothing_is_known_are_off_by_root_two():
     candidate = candidate_of((20, 20, 20))
     engine = LawEngine(None, dims=(20, 20, 20), random_state=3, scale=7.0)
     for _ in range(100):
         absorb(candidate, engine, 3)
     # 100 rounds of 57 entries: relative standard error sqrt(1/(2*5700)) = 0.0094; six of them.
     assert candidate.sigma == pytest.approx(7.0, rel=0.057)
-
-
-def test_vectors_of_which_nothing_is_known_have_an_error_of_root_two():
     for d in range(2, 40):
         candidate = candidate_of((d, d, d))
         candidate.entries = candidate._squares = 50.0

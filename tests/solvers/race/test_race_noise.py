@@ -85,7 +85,7 @@ def test_two_components():
         assert max(overlaps(one.vectors, vectors) for one in found.components) > 0.8
 
 
-def test_handed_in_or_read():
+def test_handed_in_or_read_and_few_samples_give_no_maps_and_no_crash():
     samples, _ = planted(smooth(DIMS, 0.9), np.random.default_rng(2), 500)
     batches = [samples[start : start + 7] for start in range(0, 500, 7)]
     read = RaceSolver(random_state=1, whiten="modes").run(open_stream(iter(batches), items="batches"))
@@ -95,6 +95,8 @@ def test_handed_in_or_read():
     assert read.found
     assert pca.strengths_[0] == pytest.approx(read.strength, rel=1e-6)
     assert min(overlaps([v[0] for v in pca.components_], read.vectors), 1) > 1 - 1e-9
+    for n in (1, 4, 7):
+        assert not RaceSolver(whiten="modes").run(np.random.default_rng(0).standard_normal((n, 4, 5, 6))).found
 
 
 @pytest.mark.parametrize(
@@ -105,11 +107,6 @@ def test_memory_is_kept_and_axes_that_are_too_long_for_it_are_left_as_they_are(d
     found = RaceSolver(random_state=0, memory_limit=limit, whiten="modes").run(samples)
     assert found.state_bytes <= limit
     assert any("1 too long for the memory" in line for line in found.advice) == (dims == (4, 100))
-
-
-def test_few_samples_give_no_maps_and_no_crash():
-    for n in (1, 4, 7):
-        assert not RaceSolver(whiten="modes").run(np.random.default_rng(0).standard_normal((n, 4, 5, 6))).found
 
 
 @pytest.mark.parametrize(("phi", "window"), [(0.5, 1), (0.9, 1), (0.0, 10)])

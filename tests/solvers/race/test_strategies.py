@@ -8,17 +8,8 @@ from research.law import LawEngine
 from tpca import SpikedTensor
 from tpca.engines import LocalEngine
 from tpca.solvers.options import held_bytes
+from tpca.solvers.race import replicas
 from tpca.solvers.race.flow import BlockFlow, state_floats
-from tpca.solvers.race.replicas import (
-    Climbs,
-    Singles,
-    Symmetric,
-    SymmetricPairs,
-    pairings,
-    singles_floats,
-    symmetric_floats,
-    symmetric_pairs_floats,
-)
 from tpca.solvers.race.strategies import WholeSum, whole_floats
 from tpca.tensors import Gradients
 from tpca.tensors.blocks import Partition, unit
@@ -38,10 +29,15 @@ STRATEGIES = {
     "flow, order 3": ((24,) * 3, *flow(10), {}),
     "flow, order 5": ((8,) * 5, *flow(20), {}),
     "whole": ((16,) * 3, lambda d, _: WholeSum(d), whole_floats, {}),
-    "singles": ((8,) * 5, lambda d, rng: Singles.random(d, 100, rng), lambda d: singles_floats(d, 100), {}),
-    "symmetric": ((16,) * 4, Symmetric, symmetric_floats, EQUAL),
-    "equal, odd": ((16,) * 3, Symmetric, symmetric_floats, EQUAL),
-    "symmetric pairs": ((16,) * 4, SymmetricPairs, symmetric_pairs_floats, {"correlation": 1.0}),
+    "singles": (
+        (8,) * 5,
+        lambda d, rng: replicas.Singles.random(d, 100, rng),
+        lambda d: replicas.singles_floats(d, 100),
+        {},
+    ),
+    "symmetric": ((16,) * 4, replicas.Symmetric, replicas.symmetric_floats, EQUAL),
+    "equal, odd": ((16,) * 3, replicas.Symmetric, replicas.symmetric_floats, EQUAL),
+    "symmetric pairs": ((16,) * 4, replicas.SymmetricPairs, replicas.symmetric_pairs_floats, {"correlation": 1.0}),
 }
 
 
@@ -101,9 +97,9 @@ def test_working_copies_stay_below_what_is_declared(name):
 
 
 def test_pairings_are_all_there_are():
-    counted = [len(list(pairings(tuple(range(order))))) for order in (2, 3, 4, 5, 6)]
+    counted = [len(list(replicas.pairings(tuple(range(order))))) for order in (2, 3, 4, 5, 6)]
     assert counted == [1, 3, 3, 15, 15]
-    for groups in pairings(tuple(range(5))):
+    for groups in replicas.pairings(tuple(range(5))):
         assert sorted(n for group in groups for n in group) == list(range(5))
 
 
@@ -123,7 +119,7 @@ def test_vectors_climb_and_a_new_proposal_takes_the_place_of_the_worst():
     """Samples of which nearly all is the signal: random vectors, however far off, climb to it in two steps."""
     truth = SpikedTensor.random((5, 6, 7), 2.0, random_state=0)
     samples = np.stack([truth.signal()] * 4)
-    climbs = Climbs([randoms(truth.dims, 1), randoms(truth.dims, 2)])
+    climbs = replicas.Climbs([randoms(truth.dims, 1), randoms(truth.dims, 2)])
     for passes, rest in ((1, False), (2, True)):
         passed(climbs, samples, passes)
         assert climbs.rest == rest
@@ -131,7 +127,7 @@ def test_vectors_climb_and_a_new_proposal_takes_the_place_of_the_worst():
     samples += 0.2 * np.random.default_rng(3).standard_normal(truth.dims)
     first, *others = truth.vectors
     away = np.eye(len(first))[0]
-    climbs = Climbs([(unit(away - (away @ first) * first), *others), truth.vectors])
+    climbs = replicas.Climbs([(unit(away - (away @ first) * first), *others), truth.vectors])
     passed(climbs, samples, 1)
     assert truth.overlaps(climbs.propose()).min() > 0.9
     climbs.rest = True
