@@ -151,6 +151,5 @@ def test_a_true_signal_stays_found():
     rng = np.random.default_rng(0)
     for seed in range(20):
         u, v = (x / np.linalg.norm(x) for x in (rng.standard_normal(6), rng.standard_normal(11)))
-        samples = np.outer(u, v) + rng.standard_normal((60, 6, 11))
-        found = RaceSolver(random_state=seed).run(samples)
+        found = RaceSolver(random_state=seed).run(np.outer(u, v) + rng.standard_normal((60, 6, 11)))
         assert found.found or found.history[-1]["phase"] != "refinement"
