@@ -25,14 +25,10 @@ def data(tmp_path_factory):
     return folder
 
 
-def started(folder, *words):
-    asked = [sys.executable, "-m", "tpca.cli", "fit", *map(str, words)]
-    return subprocess.Popen(asked, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
 def stopped(folder, asking, *words):
     """A fit that is sent a signal once it has left a checkpoint; returns what it said, and its exit code."""
-    fit = started(folder, *words, "--checkpoint-every", "0")
+    asked = [sys.executable, "-m", "tpca.cli", "fit", *map(str, words), "--checkpoint-every", "0"]
+    fit = subprocess.Popen(asked, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     place, deadline = words[words.index("--out") + 1] / "checkpoint", time.monotonic() + 120
     while not (place.exists() and any(path.name.isdigit() for path in place.iterdir())):
         assert fit.poll() is None, fit.stderr.read()

@@ -15,12 +15,6 @@ from tpca.solvers.race.strategies import least_bytes
 from tpca.solvers.rank_one import rank_ones
 
 
-def samples_of(dims, n, seed=0):
-    """Samples made one by one: none is held by the test."""
-    rng = np.random.default_rng(seed)
-    return (rng.standard_normal((1, *dims), dtype=np.float32) for _ in range(n))
-
-
 OBJECTS = 160_000  # bytes beyond the limit: Python's own objects; 142 kB were seen, of twelve modes
 
 
@@ -28,8 +22,10 @@ OBJECTS = 160_000  # bytes beyond the limit: Python's own objects; 142 kB were s
 @pytest.mark.parametrize("dims", [(2, 160, 160), (160, 160, 2), (2, 1000, 3)])
 def test_a_fit_holds_about_what_it_says(solver, dims):
     memory = {RaceSolver: 150_000, LeastSquares: 16_000_000}[solver]
+    rng = np.random.default_rng(0)
+    samples = (rng.standard_normal((1, *dims), dtype=np.float32) for _ in range(12))  # none is held by the test
     with Traced() as traced:
-        found = solver(memory_limit=memory, max_samples=12).run(samples_of(dims, 12))
+        found = solver(memory_limit=memory, max_samples=12).run(samples)
     sample = 4 * int(np.prod(dims))
     assert found.state_bytes <= memory
     # Beside state and buffer: the next sample, and what a contraction makes of a sum of samples, in double precision.
