@@ -14,7 +14,6 @@ from tpca.solvers.least_squares.solver import LeastSquares
 from tpca.solvers.race.strategies import least_bytes
 from tpca.solvers.rank_one import rank_ones
 
-
 OBJECTS = 160_000  # bytes beyond the limit: Python's own objects; 142 kB were seen, of twelve modes
 
 
