@@ -1,4 +1,6 @@
-"""How much of a test runs in ``make test``, and how much more in ``make test-slow``."""
+"""How much of a test runs in ``make test`` and how much in ``make test-slow``; how much memory something takes."""
+
+import tracemalloc
 
 import pytest
 
@@ -6,3 +8,16 @@ import pytest
 def few_or_many(few, many):
     """A test with an argument ``runs``: few runs by default, which see a gross error; many where slow tests are run."""
     return pytest.mark.parametrize("runs", [few, pytest.param(many, marks=pytest.mark.slow)])
+
+
+class Traced:
+    """The most that was allocated inside, and not before."""
+
+    def __enter__(self):
+        tracemalloc.start()
+        self.before = tracemalloc.get_traced_memory()[0]
+        return self
+
+    def __exit__(self, *_):
+        self.peak = tracemalloc.get_traced_memory()[1] - self.before
+        tracemalloc.stop()

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import command
 from research.law import LawEngine
 from tpca import RaceSolver, SpikedTensor
 from tpca.errors import MemoryBudgetError, ModelError, SolverError, TpcaError
@@ -16,16 +15,13 @@ from tpca.solvers.least_squares.solver import LeastSquares
 from tpca.solvers.race.strategies import candidates_within, least_bytes
 
 
-def test_numbers_of_samples_may_be_written_in_d():
+def test_samples_may_be_written_in_d_and_dims_come_in_two_ways():
     written = {"4d^2": 2304, "1e4": 10000, "2.5 d^1.5": 294, "0.5*d^(3/2)": 59, 7: 7, "d**2": 576}
     assert {text: parse_samples(text, (24,) * 4) for text in written} == written
     assert parse_samples("d^3", (10, 20, 30)) == 6000  # d is the geometric mean
     for text in ["", "0", "-3", "4x", "d^", "__import__('os')", "d^(1/0)", "nan", "9d^999", "d d"]:
         with pytest.raises(SolverError, match="samples must be at least 1"):
             parse_samples(text, (24,) * 4)
-
-
-def test_dims_come_in_two_ways():
     assert tensor_dims(3, 5, None) == (5, 5, 5)
     assert tensor_dims(None, None, "10,20, 30") == (10, 20, 30)
     for bad, says in (
@@ -76,9 +72,8 @@ def test_the_state_of_a_race_is_what_its_size_says():
     assert 0.5 * 8 * found.floats <= estimate.state_bytes <= 60_000
 
 
-@pytest.mark.parametrize(
-    ("order", "dim"), [(4, 32), (6, 100), (3, 500), (3, 20), (2, 50), (7, 10)]
-)  # the first three are those of docs/planning.md
+# The first three are those of docs/planning.md.
+@pytest.mark.parametrize(("order", "dim"), [(4, 32), (6, 100), (3, 500), (3, 20), (2, 50), (7, 10)])
 @pytest.mark.parametrize("memory", ["100MB", "10GB", None])
 def test_the_recommendation_is_what_the_estimator_would_take(order, dim, memory):
     problem = Problem((dim,) * order)
@@ -97,25 +92,13 @@ def test_the_recommendation_is_what_the_estimator_would_take(order, dim, memory)
         assert row.state_bytes <= plan.memory_limit
 
 
-def test_samples_are_judged_and_what_numbers_rest_on_is_told():
+def test_samples_are_judged_what_numbers_rest_on_is_told_and_nothing_is_planned_below_the_bound():
     words = {n: make_plan(Problem((10,) * 4), samples=n).recommendation for n in ("0.2d^2", "20d^2")}
     assert "are too few" in words["0.2d^2"]
     assert "are enough" in words["20d^2"]
     assert [needed("mean", Problem((d,) * 4))[1] for d in (12, 500)] == ["measured", "extrapolated"]
     assert needed("race", Problem((4,) * 9)) == (4**4.5, "theory")
-
-
-def test_strength_and_noise_scale_samples_and_memory_saves_them():
-    one, two = make_plan(Problem((20,) * 4)), make_plan(Problem((20,) * 4, strength=0.5, noise=2.0))
-    for a, b in zip(one.rows, two.rows, strict=True):
-        assert (a.name, b.samples, b.product) == (b.name, pytest.approx(16 * a.samples), pytest.approx(a.product))
-    for order, dim in ((4, 32), (6, 20)):
-        needed = [make_plan(Problem((dim,) * order), memory_limit=m).rows[0].samples for m in ("200kB", "2MB", "200MB")]
-        assert needed == sorted(needed, reverse=True)
-
-
-def test_nothing_is_planned_below_the_bound():
-    """Far beyond the sizes measured the race's form would promise less than the smallest S·K·N of any method."""
+    # Far beyond the sizes measured the race's form would promise less than the smallest S·K·N of any method.
     for order, dim in ((3, 100), (4, 50), (5, 30), (6, 30)):
         for row in make_plan(Problem((dim,) * order), memory_limit="1TB").rows:
             assert not row.product < 0.1
@@ -124,21 +107,15 @@ def test_nothing_is_planned_below_the_bound():
         assert race.product >= 0.999 * FRONTIER
 
 
-def test_workers_and_rate_set_the_time():
-    problem = Problem((30,) * 4)
-    one, four, slow = make_plan(problem), make_plan(problem, workers=4), make_plan(problem, rate=1.0)
+def test_strength_and_noise_scale_samples_memory_saves_them_workers_and_rate_set_the_time():
+    one, two = make_plan(Problem((20,) * 4)), make_plan(Problem((20,) * 4, strength=0.5, noise=2.0))
+    for a, b in zip(one.rows, two.rows, strict=True):
+        assert (a.name, b.samples, b.product) == (b.name, pytest.approx(16 * a.samples), pytest.approx(a.product))
+    for order, dim in ((4, 32), (6, 20)):
+        needed = [make_plan(Problem((dim,) * order), memory_limit=m).rows[0].samples for m in ("200kB", "2MB", "200MB")]
+        assert needed == sorted(needed, reverse=True)
+    one, four, slow = (make_plan(Problem((30,) * 4), **own) for own in ({}, {"workers": 4}, {"rate": 1.0}))
     for shared, alone in zip(four.rows, one.rows, strict=True):
         assert shared.seconds == pytest.approx(alone.seconds / 4)
     assert slow.rows[0].seconds == pytest.approx(slow.rows[0].samples)
     assert one.bandwidth > 1e8
-
-
-def test_the_command_prints_a_table_a_sentence_and_what_is_impossible(tmp_path):
-    asked = ("plan", "--order", "4", "--dim", "32", "--memory-limit")
-    done = command.run(*asked, "100MB", "--samples", "4d^2", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    for word in ("least squares", "race", "Use RaceSolver", "do not fit", "enough"):
-        assert word in done.stdout
-    done = command.run(*asked, "2MB", cwd=tmp_path)
-    assert "Not possible: least squares: needs " in done.stdout
-    assert done.stdout.startswith("Use RaceSolver")

@@ -44,19 +44,6 @@ def test_what_to_do_about_nan_is_told_as_the_command_spells_it(tmp_path):
     assert not (tmp_path / "o" / "result.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"solver": RaceSolver}, r"got the class RaceSolver; make one: RaceSolver\(\)"),
-        ({"n_components": 2.5}, "n_components must be a whole number of at least 1, got 2.5"),
-    ],
-    ids=str,
-)
-def test_options_that_are_nearly_right(options, says):
-    with pytest.raises(SolverError, match=says):
-        TensorPCA(**options).fit(X)
-
-
 def test_files_as_newcomers_have_them(tmp_path):
     np.savez(tmp_path / "d.npz", x=X)
     scipy.io.savemat(tmp_path / "d.mat", {"x": X})
@@ -131,15 +118,6 @@ def test_a_list_of_numbers_is_no_set_of_samples():
         TensorPCA().fit(X.ravel())
 
 
-@pytest.mark.parametrize("options", [{}, {"target": "variance"}, {"target": "effect"}], ids=str)
-def test_samples_that_are_all_the_same_are_refused(options):
-    """Contrasts of such samples are rounding, of which 7 fits of 60 made a signal."""
-    for scale in (0.0, 1.0, 777.7):
-        same = np.broadcast_to(scale * np.random.default_rng(1).standard_normal((4, 5)), (100, 4, 5))
-        with pytest.raises(StreamError, match="all samples are the same"):
-            TensorPCA(**options, random_state=0).fit(same, np.random.default_rng(2).standard_normal(100))
-
-
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("n", [2, 3])
 def test_variation_of_few_samples_stays_within_the_range_of_floats(n):
@@ -187,14 +165,21 @@ WRONG = {
     "checkpoint_every": ["often", None, [1], -1.0, float("nan")],
     "callbacks": [5, [5], "print", print],
 }
+VIEWS = [np.random.default_rng(i).standard_normal((50, 3)) for i in range(3)]
+TAKEN = {  # who takes which of these options, and what is fitted
+    RaceSolver: (WRONG, lambda solver: solver),
+    TensorPCA: (("confidence", "memory_limit"), lambda pca: pca.fit(X)),
+    TensorCCA: (("confidence", "memory_limit", "callbacks"), lambda cca: cca.fit(VIEWS)),
+}
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [(name, value) for name, values in WRONG.items() for value in values], ids=str
+    ("kind", "name", "value"),
+    [(kind, name, value) for kind, (names, _) in TAKEN.items() for name in names for value in WRONG[name]],
 )
-def test_options_of_a_wrong_type_are_named(name, value):
+def test_options_of_a_wrong_type_are_named(kind, name, value):
     with pytest.raises(SolverError, match=rf"^{name} must "):
-        RaceSolver(**{name: value})
+        TAKEN[kind][1](kind(**{name: value}))
 
 
 def test_solvers_of_samples_refuse_views():

@@ -34,6 +34,10 @@ def test_a_plan_begins_with_its_advice_and_agrees_with_info(tmp_path):
         assert told["samples"] == round(4 * (8 * 7 * 6) ** (2 / 3))
         assert {row["name"] for row in told["rows"]} == {"race", "least_squares"}
     assert run("plan", "--order", "3", cwd=tmp_path).returncode == 2
+    asked = ("plan", "--order", "4", "--dim", "32", "--memory-limit")
+    said = run(*asked, "100MB", "--samples", "4d^2", cwd=tmp_path).stdout
+    assert all(word in said for word in ("least squares", "race", "Use RaceSolver", "do not fit", "enough"))
+    assert "Not possible: least squares: needs " in run(*asked, "2MB", cwd=tmp_path).stdout
 
 
 @pytest.mark.parametrize("dim", [7, pytest.param(10, marks=pytest.mark.slow)])  # 10 is what the command does
@@ -47,5 +51,4 @@ def test_the_demo_finds_what_it_planted_in_two_ways(dim, tmp_path, monkeypatch):
         assert min(result[solver]["overlaps"]) >= 0.95
     assert result["race"]["n_samples"] * 20 < result["paper"]["n_samples"]
     picture = (tmp_path / "figures" / "alignment.png").read_bytes()
-    assert picture.startswith(b"\x89PNG")
-    assert len(picture) > 10_000
+    assert (picture[:4], len(picture) > 10_000) == (b"\x89PNG", True)

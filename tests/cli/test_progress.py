@@ -34,7 +34,7 @@ class Clock:
 
 
 @pytest.mark.parametrize("name", FITS)
-def test_a_bar_moves_in_a_terminal_and_is_gone_at_the_end(name):
+def test_a_bar_moves_in_a_terminal_and_is_gone_at_the_end_and_a_log_of_a_short_fit_is_empty(name):
     console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None, legacy_windows=False)
     watch = FitProgress(False, console)
     with watch.watching(300):
@@ -45,10 +45,6 @@ def test_a_bar_moves_in_a_terminal_and_is_gone_at_the_end(name):
     assert ("300/300" in frames[-1]) == (name != "views")
     assert max(map(len, frames)) <= 80
     assert console.file.getvalue().endswith("\x1b[2K")  # the last line is wiped
-
-
-@pytest.mark.parametrize("name", FITS)
-def test_a_short_fit_leaves_no_line_in_a_log(name):
     console = Console(file=io.StringIO())
     watch = FitProgress(False, console, Clock())
     with watch.watching(300):

@@ -48,23 +48,28 @@ def test_a_fit_is_the_same_wherever_the_samples_are(home, solver):
 
 
 OPTIONS = [
-    {"solver": "race", "whiten": "modes"},
-    {"solver": "race", "n_components": 2},
-    {"solver": "least_squares", "whiten": "modes"},
-    {"solver": "least_squares", "nan_policy": "zero"},
-    {"solver": "least_squares", "nan_policy": "omit"},
+    ({"solver": "race", "whiten": "modes"}, {}),
+    ({"solver": "race", "n_components": 2}, {}),
+    ({"solver": "least_squares", "whiten": "modes"}, {}),
+    ({"solver": "least_squares", "nan_policy": "zero"}, {}),
+    ({"solver": "least_squares", "nan_policy": "omit"}, {}),
+    ({"n_resamples": 49, "target": "effect"}, {"y": np.arange(N) % 2 * 1.0}),
+    ({"n_resamples": 49}, {"groups": np.arange(N) // 40}),
+    ({"n_resamples": 49, "target": "variance"}, {}),
 ]
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("home", homes(STRICT, TORCH))
-@pytest.mark.parametrize("options", OPTIONS, ids=lambda one: " ".join(map(str, one.values())))
-def test_options_mean_on_a_device_what_they_mean_on_the_host(home, options):
+@pytest.mark.parametrize(("options", "given"), OPTIONS)
+def test_options_and_conditions_mean_on_a_device_what_they_mean_on_the_host(home, options, given):
     data = X.copy()
     if "nan_policy" in options:
         data[::40, 2, 3, 4] = np.nan
-    found, other = (TensorPCA(random_state=0, **options).fit(one) for one in (home.put(data), data))
+    found, other = (TensorPCA(random_state=0, **options).fit(one, **given) for one in (home.put(data), data))
     np.testing.assert_allclose(found.strengths_, other.strengths_, rtol=1e-3)
+    if "n_resamples" in options:
+        np.testing.assert_allclose(found.p_values_, other.p_values_, atol=0.05)
 
 
 @pytest.mark.parametrize("home", homes(STRICT, TORCH))
@@ -94,16 +99,11 @@ def test_iterables_of_arrays_on_a_device(home, items):
     np.testing.assert_allclose(to_host(scores), found.transform(X), rtol=1e-4, atol=1e-3)
 
 
-@pytest.mark.parametrize("form", ["list", "another axis"])
-def test_other_forms_of_samples_on_a_device(form):
-    if form == "list":
-        found = TensorPCA(random_state=0).fit(open_stream([STRICT.put(one) for one in X], items="samples"))
-    else:
-        found = TensorPCA(random_state=0).fit(STRICT.put(np.moveaxis(X, 0, -1).copy()), dim=3)
-    same(found, TensorPCA(random_state=0).fit(X))
-
-
-def test_samples_of_two_homes_or_with_missing_entries_are_refused():
+def test_other_forms_of_samples_on_a_device_and_what_is_refused():
+    expected = TensorPCA(random_state=0).fit(X)
+    samples = open_stream([STRICT.put(one) for one in X], items="samples")
+    same(TensorPCA(random_state=0).fit(samples), expected)
+    same(TensorPCA(random_state=0).fit(STRICT.put(np.moveaxis(X, 0, -1).copy()), dim=3), expected)
     batches = [STRICT.put(X[:100]), X[100:200]]
     with pytest.raises(SampleError, match=r"one library and on one device, expected array_api_strict.*got NumPy"):
         TensorPCA(solver="least_squares").fit(open_stream(iter(batches), items="batches"))
@@ -111,22 +111,6 @@ def test_samples_of_two_homes_or_with_missing_entries_are_refused():
     holes[437, 1, 1, 1] = np.nan
     with pytest.raises(SampleError, match="sample 437 contains NaN or Inf"):
         TensorPCA(solver="least_squares").fit(STRICT.put(holes))
-
-
-@pytest.mark.parametrize(
-    ("given", "options"),
-    [
-        ({"y": np.arange(N) % 2 * 1.0}, {"target": "effect"}),
-        ({"groups": np.arange(N) // 40}, {}),
-        ({}, {"target": "variance"}),
-    ],
-)
-def test_conditions_and_variation_on_a_device(given, options):
-    found, other = (
-        TensorPCA(random_state=0, n_resamples=49, **options).fit(one, **given) for one in (STRICT.put(X), X)
-    )
-    np.testing.assert_allclose(found.strengths_, other.strengths_, rtol=1e-3)
-    np.testing.assert_allclose(found.p_values_, other.p_values_, atol=0.05)
 
 
 def test_a_pipeline_with_array_api_dispatch_stays_in_the_namespace(monkeypatch):

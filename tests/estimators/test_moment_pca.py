@@ -1,7 +1,5 @@
 """MomentPCA: what it finds, what it claims of nothing, and that all ways to give it rows are one."""
 
-import warnings
-
 import numpy as np
 import pytest
 from scipy import sparse, stats
@@ -62,15 +60,6 @@ def test_errors_are_those_of_directions():
     assert 0.3 < np.mean(np.square(z)) < 1.85
 
 
-def claims(make, options, runs):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return sum(
-            tpca.MomentPCA(random_state=seed, **options).fit(make(np.random.default_rng([seed, 77]))).found_
-            for seed in range(runs)
-        )
-
-
 def gaussian(rng):
     return rng.standard_normal((300, 4)) @ MIXING.T
 
@@ -83,27 +72,32 @@ NOTHING = {
 }
 
 
-@pytest.mark.parametrize("name", NOTHING)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(("make", "options"), NOTHING.values(), ids=NOTHING)
 @few_or_many(4, 40)
 @pytest.mark.slow
-def test_nothing_is_claimed_of_rows_without_a_moment(name, runs):
+def test_nothing_is_claimed_of_rows_without_a_moment(make, options, runs):
     """At most 5 % of the fits: more than so many have a chance of at most 1e-5."""
-    make, options = NOTHING[name]
-    assert claims(make, options, runs) <= stats.binom.ppf(1 - 1e-5, runs, 0.05)
+    tables = [make(np.random.default_rng([seed, 77])) for seed in range(runs)]
+    claims = sum(tpca.MomentPCA(random_state=seed, **options).fit(rows).found_ for seed, rows in enumerate(tables))
+    assert claims <= stats.binom.ppf(1 - 1e-5, runs, 0.05)
 
 
-def test_nothing_proven_is_said():
+def test_nothing_proven_and_nothing_tested_are_said_and_very_light_tails_are_proven():
     with pytest.warns(ConvergenceWarning, match="No source was proven"):
         found = tpca.MomentPCA(2, order=4, random_state=0).fit(gaussian(np.random.default_rng(1)))
     assert (found.verdict_, found.significant_.any()) == ("no signal", False)
     assert found.components_.shape == (2, 4)
     assert found.transform(ROWS).shape == (4000, 2)
-
-
-def test_without_rows_to_judge_there_is_no_test():
     found = tpca.MomentPCA(4, order=3, random_state=0, validation_fraction=0).fit(ROWS)
     assert (found.verdict_, len(found.components_)) == ("not tested", 4)
     assert np.isnan(found.p_values_).all()
+    # Two values and a little noise: an excess kurtosis of -1.7, which is far below what Gaussian rows ever have.
+    rng = np.random.default_rng(5)
+    sources = np.stack([rng.choice([-1.0, 1.0], 600) + 0.3 * rng.standard_normal(600), rng.standard_normal(600)])
+    pca = tpca.MomentPCA(1, order=4, random_state=0).fit((rng.standard_normal((2, 2)) @ sources).T)
+    assert pca.strengths_[0] < -1.2
+    assert pca.p_values_[0] < 1e-9
 
 
 @pytest.fixture
@@ -139,11 +133,19 @@ def test_workers_give_the_bits_of_one_process(tmp_path, small_batches):
     same(here, there, 1e-12)
 
 
-def test_what_a_table_must_be():
+def test_what_a_table_must_be_and_that_rows_with_missing_entries_are_left_out():
     with pytest.raises(StreamError, match=r"a sparse table .* give table.toarray\(\), or .*TruncatedSVD"):
         tpca.MomentPCA().fit(sparse.csr_array(ROWS))
     with pytest.raises(StreamError, match=r"1000 rows of an iterable take more than 0.02 MB.*save them to files"):
         tpca.MomentPCA(memory_limit=2e4).fit(iter(np.split(ROWS, 4)))
+    rows = ROWS[:1500].copy()
+    rows[[3, 700], 1] = np.nan
+    with pytest.raises(SampleError, match=r'row 3 contains NaN or Inf; clean it, or give nan_policy="omit"'):
+        tpca.MomentPCA().fit(rows)
+    without = tpca.MomentPCA(4, order=3, random_state=0, nan_policy="omit", validation_fraction=0).fit(rows)
+    assert (without.n_skipped_, without.n_samples_seen_) == (2, 1498)
+    kept = tpca.MomentPCA(4, order=3, random_state=0, validation_fraction=0).fit(np.delete(rows, [3, 700], axis=0))
+    np.testing.assert_allclose(without.components_, kept.components_, rtol=1e-6)
 
 
 def test_manners():
@@ -163,15 +165,6 @@ def test_manners():
     assert repr(ica) == "MomentPCA(n_components=2, order=4, random_state=0, whiten_rank=3)"
 
 
-def test_rows_with_missing_entries_are_left_out():
-    rows = ROWS[:1500].copy()
-    rows[[3, 700], 1] = np.nan
-    without = tpca.MomentPCA(4, order=3, random_state=0, nan_policy="omit", validation_fraction=0).fit(rows)
-    assert (without.n_skipped_, without.n_samples_seen_) == (2, 1498)
-    kept = tpca.MomentPCA(4, order=3, random_state=0, validation_fraction=0).fit(np.delete(rows, [3, 700], axis=0))
-    np.testing.assert_allclose(without.components_, kept.components_, rtol=1e-6)
-
-
 SOURCES = {
     "light": lambda rng, n: [*rng.uniform(-1, 1, (4, n)), *rng.triangular(-1, 0, 1, (2, n))],
     "all kinds": lambda rng, n: [*rng.uniform(-1, 1, (2, n)), *rng.laplace(size=(2, n)), *rng.exponential(size=(2, n))],
@@ -179,6 +172,7 @@ SOURCES = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("kind", SOURCES)
 @few_or_many(2, 20)
 def test_sources_are_unmixed_at_least_as_accurately_as_by_fast_ica(kind, runs):
@@ -195,9 +189,7 @@ def test_sources_are_unmixed_at_least_as_accurately_as_by_fast_ica(kind, runs):
         found = {"MomentPCA": tpca.MomentPCA(6, order=4, random_state=seed, validation_fraction=0).fit(rows)}
         for fun in ("cube", "logcosh"):
             ica = FastICA(fun=fun, whiten="unit-variance", random_state=seed, max_iter=1000, tol=1e-6)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                found[fun] = ica.fit(rows)
+            found[fun] = ica.fit(rows)
         for name, fitted in found.items():
             shares = (fitted.components_ @ mixing) ** 2
             others[name].append(np.mean(shares.sum(axis=1) / shares.max(axis=1) - 1))
@@ -217,12 +209,3 @@ def test_files_that_change_during_a_fit_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "search", rewrite)  # between two passes over the file
     with pytest.raises(StreamError, match=r"have changed while they were read: .*x.npy.*Fit again"):
         tpca.MomentPCA(2, random_state=0).fit(tmp_path / "x.npy")
-
-
-def test_very_light_tails_are_proven():
-    """Two values and a little noise: an excess kurtosis of -1.7, which is far below what Gaussian rows ever have."""
-    rng = np.random.default_rng(5)
-    sources = np.stack([rng.choice([-1.0, 1.0], 600) + 0.3 * rng.standard_normal(600), rng.standard_normal(600)])
-    pca = tpca.MomentPCA(1, order=4, random_state=0).fit((rng.standard_normal((2, 2)) @ sources).T)
-    assert pca.strengths_[0] < -1.2
-    assert pca.p_values_[0] < 1e-9

@@ -76,7 +76,6 @@ NO_TABLE = {  # checks that make no sense for what is no table, with the reason
     "check_fit2d_1feature": f"a mode of length 1, or few rows, {WORDS}",
     "check_fit2d_predict1d": f"a single row {WORDS}",
 }
-NUMBERS = ("check_n_features_in",)
 FEW_ROWS = {
     "check_fit2d_1sample": f"a single row {WORDS}",
     "check_estimators_nan_inf": "its 10 rows are fewer than are needed to learn from and to judge by",
@@ -88,19 +87,14 @@ def expected(estimator):
     if isinstance(estimator, MomentPCA):  # whose samples are rows of a table
         return {name: NO_TABLE[name] for name in ("check_complex_data", "check_dtype_object")}
     if type(estimator) is TensorPCA:  # which takes tables: samples of one axis
-        return {name: why for name, why in NO_TABLE.items() if name not in NUMBERS}
+        return {name: why for name, why in NO_TABLE.items() if name != "check_n_features_in"}
     return NO_TABLE | FEW_ROWS if isinstance(estimator, TensorCCA) else NO_TABLE
 
 
 # A check that is listed and passes fails the test, too: xfail_strict.
 @pytest.mark.filterwarnings("ignore")  # of data made for other purposes, in which there often is no signal
 @parametrize_with_checks(
-    [
-        TensorPCA(random_state=0),
-        FoldedPCA(solver="race", random_state=0),
-        TwiceCCA(random_state=0),
-        MomentPCA(random_state=0),
-    ],
+    [FoldedPCA(solver="race", random_state=0), *(one(random_state=0) for one in (TensorPCA, TwiceCCA, MomentPCA))],
     expected_failed_checks=expected,
 )
 def test_the_checks_of_scikit_learn(estimator, check):

@@ -25,14 +25,8 @@ def test_singular_vectors_change_as_a_small_step_changes_them(rng):
     u, s, vt = np.linalg.svd(D + step * E)
     found = Tangents(vectors, strengths).changes([slopes(E[None], v) for v in vectors])[0]
     for c in range(2):
-        left, right = signed(u[:, c], vectors[c][0]), signed(vt[c], vectors[c][1])
-        wanted = np.concatenate(
-            [
-                [(s[c] - strengths[c]) / step],
-                strengths[c] * (left - vectors[c][0]) / step,
-                strengths[c] * (right - vectors[c][1]) / step,
-            ]
-        )
+        turned = [signed(new, old) - old for new, old in zip((u[:, c], vt[c]), vectors[c], strict=True)]
+        wanted = np.concatenate([[s[c] - strengths[c]], *(strengths[c] * one for one in turned)]) / step
         np.testing.assert_allclose(found[c, : len(wanted)], wanted, atol=1e-4)
 
 
@@ -40,8 +34,7 @@ def test_components_that_share_a_mode_are_unsure_but_not_nothing(rng):
     """Nearly the same vector in one mode: how the two divide the rest is unknown, that they are there is not."""
     a, b = np.linalg.qr(rng.standard_normal((2, 2)))[0]
     c, d = np.linalg.qr(rng.standard_normal((40, 2)))[0].T
-    e = np.array([1.0, 0.0])
-    f = np.array([np.cos(0.01), np.sin(0.01)])
+    e, f = np.array([1.0, 0.0]), np.array([np.cos(0.01), np.sin(0.01)])
     pattern = 4 * np.einsum("i,j,k->ijk", a, c, e) + 2 * np.einsum("i,j,k->ijk", b, d, f)
     X = pattern + rng.standard_normal((200, 2, 40, 2))
     pca = TensorPCA(n_components=2, n_resamples=19, random_state=0).fit(X)

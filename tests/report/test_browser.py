@@ -40,14 +40,10 @@ def test_all_fits_and_nothing_goes_wrong(width, browser, page):
     assert [one for one in browser.requests if not one.startswith("data:")] == [page]
 
 
-def test_names_from_the_data_are_text(browser, page):
+def test_names_from_the_data_are_text_and_dark_mode_is_followed(browser, page):
     browser.open(page)
     assert browser.run("window.broken") is None
     assert browser.run("document.querySelectorAll('img, script, b').length") == 0
-
-
-def test_dark_mode_is_followed_by_page_and_pictures(browser, page):
-    browser.open(page)
     ground, ink = browser.run(LUMA)
     assert ground > 200 > 130 > ink
     browser.open(page, dark=True)

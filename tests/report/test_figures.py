@@ -45,8 +45,8 @@ def outlined(axes, mask):
     return len(lines.get_segments()) == borders > 0
 
 
-def test_names_are_bars_of_the_largest_entries_with_two_errors(named):
-    channel = panels(named.plot())[0]
+def test_names_are_bars_with_two_errors_and_numbers_a_line_with_a_band(named):
+    channel, time, *_ = panels(named.plot())
     vector, errors = named.components_[0][0], named.standard_errors_[0][0]
     order = np.argsort(-np.abs(vector))[:FEW]
     np.testing.assert_allclose([bar.get_width() for bar in channel.patches], vector[order])
@@ -54,10 +54,6 @@ def test_names_are_bars_of_the_largest_entries_with_two_errors(named):
     (bars,) = (c for c in channel.containers if hasattr(c, "has_xerr"))
     ends = np.array([np.ptp(part[:, 0]) for part in bars.lines[2][0].get_segments()])
     np.testing.assert_allclose(ends, 4 * errors[order])
-
-
-def test_numbers_are_a_line_with_a_band_of_two_errors(named):
-    time = panels(named.plot())[1]
     vector, errors = named.components_[1][0], named.standard_errors_[1][0]
     np.testing.assert_allclose(time.lines[-1].get_xdata(), TIMES)
     np.testing.assert_allclose(time.lines[-1].get_ydata(), vector)
@@ -67,7 +63,7 @@ def test_numbers_are_a_line_with_a_band_of_two_errors(named):
     assert corners.min() == pytest.approx((vector - 2 * errors).min())
 
 
-def test_the_map_is_in_the_units_of_the_samples_with_significant_entries_outlined(named):
+def test_a_map_is_in_the_units_of_the_samples_with_significant_entries_outlined(named):
     drawn, vectors = panels(named.plot()), [c[0] for c in named.components_]
     best = int(np.argmax(np.abs(vectors[2])))
     whole = named.strengths_[0] * np.einsum("i,j,k->ijk", *vectors)
@@ -75,9 +71,6 @@ def test_the_map_is_in_the_units_of_the_samples_with_significant_entries_outline
     assert drawn[3].get_title(loc="left").startswith(f"at band = {best}")
     assert outlined(drawn[3], named.entry_p_values_[..., best] <= 0.05)
     assert not drawn[7].collections  # p are those of the whole estimate, not of what the first leaves
-
-
-def test_the_axes_of_a_map_can_be_chosen(named):
     cells = panels(named.plot(pair=("band", 0)))[3]
     assert (cells.get_xlabel(), cells.get_ylabel()) == ("channel", "band")
     with pytest.raises(SampleError, match=r"pair must name two of the axes 'channel', 'time', 'band', got \('x', 0\)"):
@@ -101,7 +94,7 @@ def test_scores_over_samples_labels_and_numbers(named):
         named.plot(None, labels)
 
 
-def test_how_many_components_shows_evidence_beside_its_null_band_and_agreement_of_halves(named):
+def test_how_many_components_shows_evidence_null_bands_halves_and_shares_of_variance(named):
     statistics, agreements = panels(named.plot())[-2:]
     result = named.result_
     tops = np.quantile(result.null_distribution, 0.95, axis=1)
@@ -113,9 +106,6 @@ def test_how_many_components_shows_evidence_beside_its_null_band_and_agreement_o
         assert drawn[c + 1.0] == pytest.approx(one.statistic / tops[c])
         assert (one.statistic > tops[c]) == (float((result.null_distribution[c] >= one.statistic).mean()) < 0.05)
     np.testing.assert_allclose(agreements.lines[-1].get_ydata(), [one.half_agreement for one in result.components])
-
-
-def test_how_many_components_of_variation_also_shows_shares_of_variance():
     rng = np.random.default_rng(0)
     varying = rng.standard_normal((60, 6, 5)) + rng.standard_normal((60, 1, 1)) * np.outer(np.arange(6), np.ones(5))
     pca = TensorPCA(2, target="variance", random_state=0, n_resamples=19).fit(varying)
@@ -125,7 +115,7 @@ def test_how_many_components_of_variation_also_shows_shares_of_variance():
     assert first > 0.9 > second >= 0
 
 
-def test_several_covariates_have_their_own_scores_and_maps():
+def test_covariates_have_their_own_scores_and_maps_and_views_and_tables_their_loadings():
     rng = np.random.default_rng(0)
     y = rng.standard_normal((120, 2))
     moved = PLAIN - TRUTH.signal() + np.multiply.outer(y[:, 1], TRUTH.signal())
@@ -135,9 +125,6 @@ def test_several_covariates_have_their_own_scores_and_maps():
     np.testing.assert_array_equal(drawn[9].lines[0].get_xdata(), y[:, 1])
     best = int(np.argmax(np.abs(pca.components_[2][1])))
     assert outlined(drawn[8], pca.entry_p_values_[1][..., best] <= 0.05)
-
-
-def test_loadings_of_views_and_directions_of_a_table():
     rng = np.random.default_rng(0)
     shared = rng.standard_normal(400)
     views = [np.outer(shared, rng.standard_normal(d)) + rng.standard_normal((400, d)) for d in (4, 5)]
@@ -151,16 +138,7 @@ def test_loadings_of_views_and_directions_of_a_table():
     np.testing.assert_allclose(column.lines[-1].get_ydata(), ica.directions_[0])
 
 
-def test_long_axes_and_one_axis_are_drawn():
-    rng = np.random.default_rng(0)
-    long = rng.standard_normal((12, 5000, 2)) + np.sin(np.arange(5000) / 300)[:, None]
-    drawn = panels(TensorPCA(random_state=0, n_resamples=199).fit(long).plot())
-    assert len(drawn) == 3
-    flat = rng.standard_normal((40, 6)) + np.arange(6)
-    assert len(panels(TensorPCA(random_state=0, n_resamples=199).fit(flat).plot())) == 1
-
-
-def test_many_names_are_few_bars_and_few_rows_of_a_map_each_with_its_name():
+def test_many_names_are_few_bars_and_rows_and_long_axes_one_axis_and_strange_dates_are_drawn():
     rng = np.random.default_rng(0)
     genes = [f"gene {i}" for i in range(270)]
     strong = np.where(np.arange(270) % 50 == 0, 3.0, 0.0)
@@ -174,9 +152,12 @@ def test_many_names_are_few_bars_and_few_rows_of_a_map_each_with_its_name():
     assert {f"gene {i}" for i in range(0, 270, 50)} <= set(rows)
     assert scores.get_xlabel() == "cell"  # over the coordinate of the samples
     np.testing.assert_array_equal(scores.lines[0].get_xdata(), np.arange(30) / 2)
-
-
-def test_dates_that_matplotlib_does_not_know_are_drawn_as_years():
+    rng = np.random.default_rng(0)
+    long = rng.standard_normal((12, 5000, 2)) + np.sin(np.arange(5000) / 300)[:, None]
+    drawn = panels(TensorPCA(random_state=0, n_resamples=199).fit(long).plot())
+    assert len(drawn) == 3
+    flat = rng.standard_normal((40, 6)) + np.arange(6)
+    assert len(panels(TensorPCA(random_state=0, n_resamples=199).fit(flat).plot())) == 1
     years = np.arange(-600, 600, 40)
     dates = Labels((Axis("time", (years - 1970).astype("M8[Y]")),))
     result = TensorPCA(random_state=0, n_resamples=19).fit(PLAIN[:, 0, :, 0]).result_

@@ -57,7 +57,7 @@ def page(named, tmp_path_factory):
     return Page(path.read_text(encoding="utf-8"))
 
 
-def test_nothing_runs_and_nothing_is_loaded(page):
+def test_nothing_runs_nothing_is_loaded_and_names_are_text(page):
     assert page.count("script") == 0
     assert page.count("link") == page.count("iframe") == page.count("img") == 0
     policy = next(a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
@@ -67,25 +67,19 @@ def test_nothing_runs_and_nothing_is_loaded(page):
         assert not any(name.startswith("on") for name in attributes), (tag, attributes)
         for name in ("href", "src", "xlink:href"):
             assert attributes.get(name, "#").startswith(("#", "data:image/png;base64,")), (tag, attributes)
-
-
-def test_names_of_the_data_are_text(page):
     assert page.count("b") == page.count("i") == 0
     for name in EVIL:
         assert name in page.text["dd"] or name in page.text["th"]
     assert "<i>site" in page.text["h3"]
 
 
-def test_the_words_are_those_of_the_summary(named, page):
+def test_words_are_those_of_the_summary_and_every_figure_has_a_name_and_a_table(named, page):
     summary = named.summary()
     assert summary.headline in page.text["h2"]
     assert summary.about in page.text["p"]
     for remark in named.result_.advice:
         assert remark in page.text["li"]
     assert named.result_.methods() in page.text["p"]
-
-
-def test_every_figure_is_drawn_named_and_has_its_numbers_in_a_table(named, page):
     pictures = page.count("figure")
     assert pictures == 2 * (3 + 1 + 1) + 2  # axes, map and scores of both; how many; p of every entry
     svg = [attributes for tag, attributes in page.tags if tag == "svg"]
@@ -100,23 +94,23 @@ def test_every_figure_is_drawn_named_and_has_its_numbers_in_a_table(named, page)
 
 def test_colours_are_those_of_the_page_and_ids_do_not_repeat(page):
     styles = " ".join(attributes.get("style") or "" for _, attributes in page.tags)
-    assert "var(--c0)" in styles
-    assert "currentColor" in styles
-    assert "#7f7f7f" not in styles
-    assert "#0072b2" not in styles
+    colours = {"var(--c0)": True, "currentColor": True, "#7f7f7f": False, "#0072b2": False}
+    assert {colour: colour in styles for colour in colours} == colours
     assert not [a["id"] for _, a in page.tags if re.match(r"(figure|axes|text|patch)_\d", a.get("id") or "")]
     assert "prefers-color-scheme: dark" in page.text["style"]
     assert "@media print" in page.text["style"]
 
 
 def test_scores_are_there_if_samples_were_given(named, tmp_path):
-    text = named.report(tmp_path / "r.html").read_text()
-    assert Page(text).count("figure") == 2 * (3 + 1) + 2
+    assert Page(named.report(tmp_path / "r.html").read_text()).count("figure") == 2 * (3 + 1) + 2
     labels = np.where(np.arange(100) % 2, "odd", "even")
     over = Page(named.report(tmp_path / "s.html", NAMED, labels).read_text())
     mean = float(np.asarray(named.transform(NAMED))[labels == "odd", 0].mean())
     assert number(mean, 4) in over.text["td"]
     assert "odd" in over.text["th"]
+    (tmp_path / "f").write_text("")
+    with pytest.raises(TpcaError, match="cannot write"):
+        named.report(tmp_path / "f" / "r.html")
 
 
 @pytest.mark.slow
@@ -128,13 +122,13 @@ def test_a_loaded_result_gives_the_same_page(named, tmp_path):
 
 def test_no_signal_and_no_test_have_pages_that_say_so(tmp_path):
     noise = X - X.mean(axis=0)
-    none = TensorPCA(random_state=0, n_resamples=199).fit(np.concatenate([noise, -noise]))
-    text = none.report(tmp_path / "n.html").read_text()
-    assert 'class="verdict bad"' in text
-    assert "No signal: p = " in text
-    few = TensorPCA(random_state=0).fit(X[:4, :, :3, :3])
-    assert 'class="verdict open"' in (text := few.report(tmp_path / "f.html").read_text())
-    assert "Not tested" in text
+    for samples, kind, says in (
+        (np.concatenate([noise, -noise]), "bad", "No signal: p = "),
+        (X[:4, :, :3, :3], "open", "Not tested"),
+    ):
+        text = TensorPCA(random_state=0, n_resamples=199).fit(samples).report(tmp_path / "r.html").read_text()
+        assert f'class="verdict {kind}"' in text
+        assert says in text
 
 
 def test_views_and_tables_have_pages(tmp_path):
@@ -147,9 +141,3 @@ def test_views_and_tables_have_pages(tmp_path):
     assert number(float(cca.loadings_[0][0][0]), 4) in page.text["td"]
     ica = MomentPCA(random_state=0).fit(rng.exponential(size=(2000, 3)) @ rng.standard_normal((3, 3)))
     assert Page(ica.report(tmp_path / "t.html").read_text()).count("figure") == 1
-
-
-def test_a_report_that_cannot_be_written_says_so(named, tmp_path):
-    (tmp_path / "f").write_text("")
-    with pytest.raises(TpcaError, match="cannot write"):
-        named.report(tmp_path / "f" / "r.html")

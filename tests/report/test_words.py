@@ -17,12 +17,22 @@ X = next(iter(TRUTH.stream(random_state=2, batch_size=120)))
 LABELS = np.array(["a", "b", "c"])[np.arange(120) % 3]
 
 
+def fit(samples=X, y=None, count=1, **options):
+    return TensorPCA(count, random_state=0, **options).fit(samples, y)
+
+
+def effect(samples, y):
+    """What is said of an effect, and its fit."""
+    pca = fit(X + np.multiply.outer(samples, TRUTH.signal()), y, target="effect")
+    return str(pca.summary()), pca
+
+
 def first_line(estimator):
     return str(estimator.summary()).splitlines()[0]
 
 
-def test_the_verdict_is_one_line_with_p_strength_and_interval():
-    pca = TensorPCA(random_state=0).fit(X)
+def test_verdict_components_and_methods_have_the_numbers_of_the_fit():
+    pca = fit()
     low, high = pca.strength_intervals_[0]
     assert pca.p_values_[0] == 1 / 1000  # the least that 999 flips can say
     assert first_line(pca) == (
@@ -30,29 +40,26 @@ def test_the_verdict_is_one_line_with_p_strength_and_interval():
     )
     assert str(pca.summary()).splitlines()[1].startswith("120 samples of 4 × 30 × 5; least squares, 32 units, ")
     assert repr(pca.summary()) == str(pca.summary())
-
-
-def test_several_components_are_counted_and_named_from_one():
-    pca = TensorPCA(3, random_state=0).fit(X)
+    pca = fit(count=3)
     assert f"{int(pca.significant_.sum())} of 3 components significant" in first_line(pca)
     told = str(pca.summary())
-    assert [line.split(":")[0] for line in told.splitlines() if line.startswith("component ")] == [
-        "component 1", "component 2", "component 3",
-    ]  # fmt: skip
+    assert re.findall(r"^(component .*?):", told, re.MULTILINE) == [f"component {i}" for i in (1, 2, 3)]
     assert "(not significant)" in told
+    told, plain = (fit(n_resamples=199, whiten=w).result_.methods() for w in ("auto", None))
+    for part in ("120 samples of 4 × 30 × 5", "199 random sign flips of 32 independent units", "tpca 0."):
+        assert part in told
+    assert "whitening" in told
+    assert "whitening" not in plain
 
 
-def test_no_signal_comes_with_p_a_limit_and_what_would_help():
+def test_no_signal_comes_with_p_a_limit_and_what_would_help_and_few_entries_are_pointed_at():
     noise = X - X.mean(axis=0)
     pca = TensorPCA(random_state=0).fit(np.concatenate([noise, -noise]))  # its mean is zero
     limit = pca.strength_intervals_[0, 1]
     says = rf"No signal: p = [\d.]+( over all tests)?; if there is one, its strength is below {limit:.3g} \(95 % conf"
     assert re.match(says, first_line(pca))
     assert f"Four times as many samples would lower the limit to about {limit / 2:.2g}." in str(pca.summary())
-
-
-def test_a_signal_in_few_entries_is_pointed_at():
-    """One entry of 600 is 0.5, 7 standard errors; the best fit to noise has length (√6 + 2√10)/√200 = 0.62."""
+    # One entry of 600 is 0.5, 7 standard errors; the best fit to noise has length (√6 + 2√10)/√200 = 0.62.
     rng = np.random.default_rng(3)
     noise = rng.standard_normal((200, 6, 10, 10))
     noise -= noise.mean(axis=0)
@@ -66,7 +73,7 @@ def test_a_signal_in_few_entries_is_pointed_at():
     assert "whiten='auto'" in str(pca.summary())
 
 
-def test_what_was_not_tested_says_why():
+def test_what_was_not_tested_or_never_observed_or_cannot_be_had_is_said():
     few = TensorPCA(random_state=0).fit(X[:4, :, :3, :3])
     assert first_line(few).startswith("Not tested: ")
     assert "confidence" in first_line(few)
@@ -75,33 +82,25 @@ def test_what_was_not_tested_says_why():
     paper = TensorPCA(solver=PaperSolver(strength=4.0, random_state=0)).fit(four)
     assert first_line(paper).startswith("Not tested: the samples ended before the schedule did.")
     assert "p = " not in str(paper.summary())
-
-
-def test_what_was_never_observed_is_named():
     holed = X.copy()
     holed[:, 2] = np.nan
     told = str(TensorPCA(nan_policy="zero", random_state=0).fit(holed).summary())
     assert "Never observed: 2 of axis 0." in told
+    # Samples of one axis have one component of the mean; the second is zero.
+    summary = TensorPCA(2, random_state=0, n_resamples=19).fit(X[:, :, 0, 0] + 3).summary()
+    assert summary.parts[1].strength == "nothing is left to fit"
+    assert "component 2: nothing is left to fit" in str(summary)
 
 
-def test_effects_are_named():
-    y = np.where(np.arange(120) % 2, "on", "off")
-    two = TensorPCA(target="effect", random_state=0).fit(X + (y == "on")[:, None, None, None] * TRUTH.signal(), y)
-    assert "effect of on - off: strength" in str(two.summary())
-    three = TensorPCA(target="effect", random_state=0).fit(
-        X + (LABELS == "b")[:, None, None, None] * TRUTH.signal(), LABELS
-    )
-    told = str(three.summary())
+def test_effects_are_named_and_variation_is_told_as_shares():
+    y, dose = np.where(np.arange(120) % 2, "on", "off"), np.linspace(0, 1, 120)
+    assert "effect of on - off: strength" in effect(y == "on", y)[0]
+    assert "effect of y, per unit: strength" in effect(dose, dose)[0]
+    told, three = effect(LABELS == "b", LABELS)
     assert "effect between 3 labels: strength" in told
     amplitudes = three.label_amplitudes_[0]
     assert f"a: −{-amplitudes[0]:.2g}, b: {amplitudes[1]:.2g}, c: −{-amplitudes[2]:.2g}" in told
     assert "a: " not in first_line(three)  # the verdict stays short
-    dose = np.linspace(0, 1, 120)
-    slope = TensorPCA(target="effect", random_state=0).fit(X + np.multiply.outer(dose, TRUTH.signal()), dose)
-    assert "effect of y, per unit: strength" in str(slope.summary())
-
-
-def test_variation_is_told_as_shares():
     rng = np.random.default_rng(5)
     varied = rng.standard_normal((150, *DIMS)) + np.multiply.outer(2 * rng.standard_normal(150), TRUTH.signal())
     pca = TensorPCA(target="variance", random_state=0).fit(varied)
@@ -120,23 +119,12 @@ def test_notebooks_show_tables_and_names_are_text():
     assert "<b>" not in page
 
 
-def test_numbers_have_as_many_decimals_as_their_errors():
-    assert with_error(0.1, 0.004) == "0.100 ± 0.004"
-    assert with_error(-0.9, 0.02) == "−0.90 ± 0.02"
-    assert with_error(0.4, np.inf) == with_error(0.4, np.nan) == "0.400"
-    assert with_error(3e7, 2e6) == "3·10⁷ ± 2·10⁶"
-    assert with_error(None, None) == "—"
-
-
 def test_views_are_summed_up_with_the_names_of_their_columns():
     rng = np.random.default_rng(5)
     shared = rng.exponential(size=900) - 1
-    views = [
-        pandas.DataFrame(
-            np.outer(shared, np.ones(3)) + 0.3 * rng.standard_normal((900, 3)), columns=[f"{name}{i}" for i in range(3)]
-        )
-        for name in ("gene ", "protein ")
-    ]
+    rows = (np.outer(shared, np.ones(3)) + 0.3 * rng.standard_normal((900, 3)) for _ in range(2))
+    names = ([f"{name}{i}" for i in range(3)] for name in ("gene ", "protein "))
+    views = [pandas.DataFrame(view, columns=own) for view, own in zip(rows, names, strict=True)]
     cca = TensorCCA(random_state=0).fit(views)
     told = str(cca.summary())
     correlation = with_error(cca.correlations_[0], cca.correlation_errors_[0])
@@ -159,16 +147,11 @@ def test_a_fit_of_a_table_is_summed_up():
     with pytest.warns(match="No source was proven"):
         none = MomentPCA(random_state=0).fit(twice)
     assert "give more rows, or the other order of the moment." in str(none.summary())
-
-
-def test_the_methods_paragraph_has_the_numbers_of_the_fit():
-    pca = TensorPCA(random_state=0, n_resamples=199).fit(X)
-    told = pca.result_.methods()
-    for part in ("120 samples of 4 × 30 × 5", "199 random sign flips of 32 independent units", "tpca 0."):
-        assert part in told
-    plain = TensorPCA(random_state=0, n_resamples=199, whiten=None).fit(X).result_.methods()
-    assert "whitening" in told
-    assert "whitening" not in plain
+    assert with_error(0.1, 0.004) == "0.100 ± 0.004"
+    assert with_error(-0.9, 0.02) == "−0.90 ± 0.02"
+    assert with_error(0.4, np.inf) == with_error(0.4, np.nan) == "0.400"
+    assert with_error(3e7, 2e6) == "3·10⁷ ± 2·10⁶"
+    assert with_error(None, None) == "—"
 
 
 def test_before_a_fit_there_is_nothing_to_show():
@@ -177,13 +160,6 @@ def test_before_a_fit_there_is_nothing_to_show():
         for estimator in estimators:
             with pytest.raises(NotFittedError):
                 show(estimator)
-
-
-def test_a_component_that_cannot_be_had_says_so():
-    """Samples of one axis have one component of the mean; the second is zero."""
-    summary = TensorPCA(2, random_state=0, n_resamples=19).fit(X[:, :, 0, 0] + 3).summary()
-    assert summary.parts[1].strength == "nothing is left to fit"
-    assert "component 2: nothing is left to fit" in str(summary)
 
 
 def test_along_a_continuous_axis_peaks_are_listed_and_not_their_neighbours():

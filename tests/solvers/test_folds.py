@@ -15,9 +15,7 @@ def look_at(views):
 
 
 def test_folds_depend_on_what_is_in_the_rows(rng):
-    views = [
-        np.concatenate([view, view[:50]]) for view in (rng.standard_normal((200, 2)), rng.standard_normal((200, 5)))
-    ]
+    views = [np.concatenate([view, view[:50]]) for view in (rng.standard_normal((200, d)) for d in (2, 5))]
     order = rng.permutation(250)
     one, other = (Folds.of(look_at(v), 250, 0.2) for v in (views, [view[order] for view in views]))
     np.testing.assert_array_equal(one.number[order], other.number)
@@ -42,7 +40,8 @@ def test_whole_groups_are_held_out_and_series_in_runs(rng):
         Folds.of(look_at(views), 120, 0.2, np.arange(5))
 
 
-def test_neighbours_that_are_correlated_are_seen_in_two_views():
+def test_neighbours_that_are_correlated_are_seen_in_two_views_and_copies_are_no_series(rng):
+    assert not look_at([np.repeat(rng.standard_normal((60, 4)), 5, axis=0) for _ in range(2)]).neighbours
     for seed in range(10):
         rng = np.random.default_rng(seed)
         series = [serial(200, (4,), rng, 0.5) for _ in range(2)]
@@ -52,10 +51,6 @@ def test_neighbours_that_are_correlated_are_seen_in_two_views():
     assert not any(
         look_at([s.standard_normal((100, 4)) for _ in "ab"]).neighbours for s in map(np.random.default_rng, range(50))
     )
-
-
-def test_copies_in_a_row_are_no_series(rng):
-    assert not look_at([np.repeat(rng.standard_normal((60, 4)), 5, axis=0) for _ in range(2)]).neighbours
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0, "auto"])

@@ -28,11 +28,6 @@ def drift(rng, shape):
     return rng.standard_normal(shape) + np.linspace(5, -5, shape[0]).reshape(-1, *[1] * (len(shape) - 1))
 
 
-def signs(rng, shape):
-    """A signal of random sign."""
-    return 0.1 * rng.standard_normal(shape) + np.sign(amplitudes(rng, shape))
-
-
 def entry(rng, shape):
     """One entry is far noisier than all others."""
     samples = rng.standard_normal(shape)
@@ -43,7 +38,7 @@ def entry(rng, shape):
 NOISES = {
     "shared": shared,
     "drift": drift,
-    "signs": signs,
+    "signs": lambda rng, shape: 0.1 * rng.standard_normal(shape) + np.sign(amplitudes(rng, shape)),  # of a signal
     "entry": entry,
     "heavy": lambda rng, shape: rng.standard_cauchy(shape),
     "wild": lambda rng, shape: rng.standard_normal(shape) * np.exp(3 * amplitudes(rng, shape)),  # of any size
@@ -128,12 +123,11 @@ def test_what_is_known_on_the_way_is_consistent(noise):
         assert pca.found_ == bool(pca.strengths_[0])
 
 
-@pytest.mark.parametrize("noise", [shared, drift, signs])
+@pytest.mark.parametrize("noise", [shared, drift, NOISES["signs"]])
 def test_several_passes_give_consistent_answers(noise):
     for seed in range(6):
         samples = noise(np.random.default_rng(seed), (120, 5, 6, 4))
-        found = RaceSolver(random_state=seed, memory_limit=20_000, max_passes=4).run(samples)
-        assert_consistent(found)
+        assert_consistent(RaceSolver(random_state=seed, memory_limit=20_000, max_passes=4).run(samples))
 
 
 def test_ghosts_come_to_an_end():
@@ -157,6 +151,5 @@ def test_a_true_signal_stays_found():
     rng = np.random.default_rng(0)
     for seed in range(20):
         u, v = (x / np.linalg.norm(x) for x in (rng.standard_normal(6), rng.standard_normal(11)))
-        samples = np.outer(u, v) + rng.standard_normal((60, 6, 11))
-        found = RaceSolver(random_state=seed).run(samples)
+        found = RaceSolver(random_state=seed).run(np.outer(u, v) + rng.standard_normal((60, 6, 11)))
         assert found.found or found.history[-1]["phase"] != "refinement"

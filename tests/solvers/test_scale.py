@@ -11,7 +11,7 @@ SAMPLES = next(iter(TRUTH.stream(random_state=1, batch_size=120)))
 
 
 @pytest.mark.parametrize("solver", [RaceSolver, LeastSquares])
-@pytest.mark.parametrize("scale", [2.0**-66, 2.0**66])  # powers of two: nothing is rounded
+@pytest.mark.parametrize("scale", [2.0**-100, 2.0**-10, 2.0**10, 2.0**66])  # powers of two: nothing is rounded
 def test_the_answer_does_not_depend_on_the_unit(solver, scale):
     one, other = solver(random_state=0).run(SAMPLES), solver(random_state=0).run(scale * SAMPLES)
     assert (one.n_samples, one.stop_reason, one.p_value) == (other.n_samples, other.stop_reason, other.p_value)

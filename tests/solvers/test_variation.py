@@ -35,7 +35,16 @@ def countries():
 
 
 def shares(X, count=3, **options):
-    return TensorPCA(count, target="variance", random_state=0, n_resamples=19, **options).fit(X)
+    return TensorPCA(count, target="variance", random_state=0, **{"n_resamples": 19, **options}).fit(X)
+
+
+def planted(n, dims, sizes, rng):
+    """Noise, and patterns of random vectors that vary by such sizes."""
+    X = rng.standard_normal((n, *dims))
+    for size in sizes:
+        pattern = naive.outer_product([rng.standard_normal(d) for d in dims])
+        X += np.multiply.outer(size * rng.standard_normal(n), pattern / np.linalg.norm(pattern))
+    return X
 
 
 @pytest.mark.parametrize(
@@ -55,10 +64,7 @@ def test_shares_of_real_data(data, expected):
 
 @pytest.mark.parametrize("dims", [(4, 5), (3, 4, 2)])
 def test_components_are_those_of_many_starts(dims, rng):
-    X = rng.standard_normal((60, *dims)) + 3
-    for size in (5.0, 3.0):
-        pattern = naive.outer_product([rng.standard_normal(d) for d in dims])
-        X += np.multiply.outer(size * rng.standard_normal(60), pattern / np.linalg.norm(pattern))
+    X = planted(60, dims, (5.0, 3.0), rng) + 3
     pca = shares(X, 2)
     for c, (share, vectors) in enumerate(naive.variation(X, 6, 2)):
         assert pca.explained_variance_ratio_[c] == pytest.approx(share, rel=1e-6)
@@ -75,10 +81,7 @@ def test_a_table_has_its_principal_components(rng):
 
 def test_passes_and_second_moments_give_the_answer_of_rows_in_memory(rng, tmp_path):
     """700 samples of 24 numbers are 134 kB.  In 60 kB second moments fit (14 kB), in 9 kB only passes do."""
-    X = rng.standard_normal((700, 4, 3, 2))
-    for size in (4.0, 2.0):
-        pattern = naive.outer_product([rng.standard_normal(d) for d in (4, 3, 2)])
-        X += np.multiply.outer(size * rng.standard_normal(700), pattern / np.linalg.norm(pattern))
+    X = planted(700, (4, 3, 2), (4.0, 2.0), rng)
     np.save(tmp_path / "x.npy", X)
     held = shares(X, 2)
     batches = [X[i : i + 70] for i in range(0, 700, 70)]
@@ -108,17 +111,14 @@ def test_what_cannot_be_done_is_said(rng):
         shares(X[1:2])
 
 
-def test_too_few_samples_are_not_tested(rng):
-    few = TensorPCA(target="variance", random_state=0).fit(rng.standard_normal((3, 5, 4)))
-    assert str(few.summary()).startswith("Not tested: 3 samples are too few.")
-
-
-def test_correlated_neighbours_are_not_tested(rng):
+def test_too_few_samples_and_correlated_neighbours_are_not_tested(rng):
     X = rng.standard_normal((100, 5, 4)).cumsum(axis=0)
     pca = TensorPCA(target="variance", random_state=0).fit(X)
     assert (pca.verdict_, np.isnan(pca.p_values_[0])) == ("not tested", True)
     assert any("dependence=None" in note for note in pca.result_.advice)
     assert TensorPCA(target="variance", dependence=None, random_state=0).fit(X).verdict_ != "not tested"
+    few = TensorPCA(target="variance", random_state=0).fit(rng.standard_normal((3, 5, 4)))
+    assert str(few.summary()).startswith("Not tested: 3 samples are too few.")
 
 
 @pytest.mark.parametrize("law", ["normal", "gains", "t3"])

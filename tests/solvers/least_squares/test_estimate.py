@@ -74,14 +74,10 @@ def test_an_effect_is_that_of_lstsq(kind, seed, n):
     assert pca.n_samples_seen_ == n
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_the_mean_is_that_of_lstsq(weighted, rng):
+def test_the_mean_is_that_of_lstsq_and_two_labels_are_the_difference_of_their_means(rng):
     X = rng.standard_normal((50, *DIMS)) + rng.standard_normal(DIMS)
-    weights = rng.uniform(0.1, 2.0, 50) if weighted else None
-    check_rank_one(fitted(X, sample_weight=weights), naive.least_squares(X, None, weights=weights)[0])
-
-
-def test_two_labels_are_the_difference_of_their_means(rng):
+    for weights in (None, rng.uniform(0.1, 2.0, 50)):
+        check_rank_one(fitted(X, sample_weight=weights), naive.least_squares(X, None, weights=weights)[0])
     y = np.array(["treated", "control"])[(rng.random(40) < 0.3).astype(int)]
     X = rng.standard_normal((40, *DIMS))
     pca = fitted(X, y)
@@ -143,7 +139,7 @@ def test_missing_entries_are_left_out_entry_by_entry(kind, rng):
     check_rank_one(mean, np.nanmean(X, axis=0))
 
 
-def test_entries_never_observed_are_zero_with_no_errors_and_no_p(rng):
+def test_entries_never_observed_say_nothing_and_samples_left_out_take_their_rows_with_them(rng):
     X = rng.standard_normal((40, *DIMS)) + 2
     X[:, 1] = np.nan
     X[:, 0, 2, 1] = np.nan
@@ -153,9 +149,6 @@ def test_entries_never_observed_are_zero_with_no_errors_and_no_p(rng):
     assert np.isnan(pca.entry_p_values_[1]).all()
     assert np.isnan(pca.entry_p_values_[0, 2, 1])
     assert np.isfinite(pca.entry_p_values_[2]).all()
-
-
-def test_samples_that_are_left_out_take_their_rows_with_them(rng):
     y, X = rng.standard_normal(60), rng.standard_normal((60, *DIMS))
     X += np.multiply.outer(y, rng.standard_normal(DIMS))
     w, groups = rng.uniform(0.5, 2, 60), np.arange(60) // 5

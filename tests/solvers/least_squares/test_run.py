@@ -1,11 +1,10 @@
 """The same bits on every engine and after every stop; memory as it was said; flips in chunks."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
 import zarr
 
+from amounts import Traced
 from tpca import Result, TensorPCA, open_stream
 from tpca.engines import DaskEngine, open_engine
 from tpca.errors import TpcaError
@@ -87,13 +86,8 @@ def test_a_fit_goes_on_after_any_round_with_the_same_bits(case, missing, tmp_pat
     if missing:
         samples[RNG.random(X.shape) < 0.2] = np.nan
     stream = open_stream(samples, nan_policy="zero" if missing else "raise")
-    options = {
-        "n_components": 2,
-        "random_state": 0,
-        "n_resamples": 19,
-        "memory_limit": 16_000 if case == "variance" else None,
-    }
-    solver = (Variation if case == "variance" else LeastSquares)(**options)
+    options = {"n_components": 2, "random_state": 0, "n_resamples": 19}
+    solver = Variation(memory_limit=16_000, **options) if case == "variance" else LeastSquares(**options)
     design = () if case == "variance" else (read_design(TARGETS.get(case, "mean"), N, **GIVEN[case]),)
 
     def ended(stop):
@@ -115,57 +109,35 @@ def test_a_fit_goes_on_after_any_round_with_the_same_bits(case, missing, tmp_pat
     assert ended(stop=True) == ended(stop=False)
 
 
-class StopError(Exception):
-    pass
-
-
+@pytest.mark.parametrize("after", [1, 3])
 @pytest.mark.parametrize("case", ["mean", "effect", "variance"])
-def test_a_fit_that_was_stopped_goes_on_from_its_folder(case, stores, tmp_path):
-    kind = Variation if case == "variance" else LeastSquares
-    expected = bits(fitted(stores / "x.npy", case).result_)
-    for after in (1, 3):
-        seen = []
-
-        def stop(record, seen=seen, after=after):
-            seen.append(record["samples"])
-            if len(seen) > after:
-                raise StopError
-
-        kept = {"checkpoint": tmp_path / f"{case} {after}", "checkpoint_every": 0.0}
-        solver = kind(n_components=2, n_resamples=19, random_state=0, callbacks=[stop], **kept)
-        with pytest.raises(StopError):
-            TensorPCA(solver=solver, target=TARGETS.get(case, "mean")).fit(stores / "x.npy", **GIVEN[case])
-        pca = TensorPCA(2, target=TARGETS.get(case, "mean"), random_state=0, n_resamples=19)
-        pca.fit(stores / "x.npy", **GIVEN[case], checkpoint=kept["checkpoint"])
-        assert bits(pca.result_) == expected
-
-
-def test_a_checkpoint_of_other_conditions_is_refused(stores, tmp_path):
-    seen = []
+def test_a_fit_that_was_stopped_goes_on_from_its_folder_under_the_same_conditions(case, after, stores, tmp_path):
+    seen, options = [], {"n_components": 2, "n_resamples": 19, "random_state": 0}
 
     def stop(record):
-        seen.append(record)
-        if len(seen) > 1:  # one checkpoint is there
-            raise StopError
+        seen.append(record["samples"])
+        if len(seen) > after:
+            raise InterruptedError
 
-    solver = LeastSquares(random_state=0, callbacks=[stop], checkpoint=tmp_path / "c", checkpoint_every=0.0)
-    with pytest.raises(StopError):
-        TensorPCA(solver=solver, target="effect").fit(stores / "x.npy", Y)
-    with pytest.raises(TpcaError, match="made with conditions="):
-        TensorPCA(target="effect", random_state=0).fit(stores / "x.npy", -2 * Y, checkpoint=tmp_path / "c")
+    kept = {"checkpoint": tmp_path / "kept", "checkpoint_every": 0.0}
+    solver = (Variation if case == "variance" else LeastSquares)(callbacks=[stop], **kept, **options)
+    with pytest.raises(InterruptedError):
+        TensorPCA(solver=solver, target=TARGETS.get(case, "mean")).fit(stores / "x.npy", **GIVEN[case])
+    pca = TensorPCA(target=TARGETS.get(case, "mean"), **options)
+    if case == "effect":
+        with pytest.raises(TpcaError, match="made with conditions="):
+            pca.fit(stores / "x.npy", **{**GIVEN[case], "y": -2 * Y}, checkpoint=kept["checkpoint"])
+    pca.fit(stores / "x.npy", **GIVEN[case], checkpoint=kept["checkpoint"])
+    assert bits(pca.result_) == bits(fitted(stores / "x.npy", case).result_)
 
 
 # Memory --------------------------------------------------------------------------------------------------------------
 
 
 def peak_of(function):
-    tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    try:
+    with Traced() as traced:
         value = function()
-        return value, tracemalloc.get_traced_memory()[1] - before
-    finally:
-        tracemalloc.stop()
+    return value, traced.peak
 
 
 @pytest.mark.parametrize("target", ["mean", "effect"])

@@ -12,6 +12,7 @@ from tpca.solvers.paper.schedule import (
     Schedule,
     empirical_schedule,
     gauged_schedule,
+    preset_constants,
     search_steps,
     theorem_schedule,
 )
@@ -178,7 +179,7 @@ def test_the_printed_step_breaks_the_condition_of_phase_one():
         assert (leg.steps * leg.step_size**2 <= low**2 / 64) == holds
 
 
-def test_search_follows_the_algorithm():
+def test_search_follows_the_algorithm_and_the_estimation_of_theory_its_fixed_point():
     steps = search_steps(Partition.pairs((16,) * 6), 1.0, PRACTICAL)
     assert len(steps) == math.ceil((0.5 - 1 / 3) * math.log(16) / math.log(2)) + 1
     assert [s.c3 for s in steps] == [0.5**tau for tau in range(len(steps))]
@@ -186,9 +187,6 @@ def test_search_follows_the_algorithm():
     assert steps[1].threshold == pytest.approx(0.5 * 0.5**3)
     assert len(search_steps(Partition.pairs((16,) * 4), 1.0, PRACTICAL)) == 1
     assert len(search_steps(Partition.pairs((16,) * 5), 1.0, PRACTICAL)) == 1
-
-
-def test_theory_estimation_length_is_the_fixed_point():
     steps = THEORY.estimation_steps(count=4, size=64, dim=8, strength=1.0)
     assert steps == pytest.approx((4 * 64) ** 2 * math.log(4 * 8 * steps / 0.1) ** 4, rel=1e-6)
 
@@ -203,18 +201,11 @@ def test_orders_outside_the_theorem_are_refused(dims):
         search_steps(Partition.pairs(dims), 1.0, PRACTICAL)
 
 
-def test_unknown_presets_are_refused():
-    from tpca.solvers.paper.schedule import preset_constants
-
+def test_unknown_presets_and_impossible_constants_are_refused():
     with pytest.raises(ScheduleError, match="preset must be one of theory, practical"):
         preset_constants("fast")
     assert preset_constants(Constants(delta=0.2)).delta == 0.2
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"kappa": 1.0}, {"kappa": 2.0}, {"delta": 0.0}, {"c0": 0.0}, {"duration": -1.0}, {"estimation_power": 3}]
-)
-def test_impossible_constants_are_refused(wrong):
-    (name,) = wrong
-    with pytest.raises(ScheduleError, match=f"{name} must"):
-        Constants(**wrong)
+    wrong = [("kappa", 1.0), ("kappa", 2.0), ("delta", 0.0), ("c0", 0.0), ("duration", -1.0), ("estimation_power", 3)]
+    for name, value in wrong:
+        with pytest.raises(ScheduleError, match=f"{name} must"):
+            Constants(**{name: value})

@@ -27,20 +27,17 @@ class Planted:
         return np.random.default_rng(seed).standard_normal((n, *self.dims), dtype) + self.signal().astype(dtype)
 
 
-def closeness(parts):
-    pairs = itertools.combinations(parts, 2)
-    return max((math.prod(abs(v @ w) for v, w in zip(a.vectors, b.vectors, strict=True)) for a, b in pairs), default=0)
-
-
 def planted(dims, seed, strengths=STRENGTHS, most=CLOSE):
     """Components of random vectors, which are not orthogonal; drawn again if two are closer than ``most``."""
     rng = np.random.default_rng(seed)
     while True:
         drawn = [[rng.standard_normal(d) for d in dims] for _ in strengths]
         units = [tuple(v / np.linalg.norm(v) for v in vectors) for vectors in drawn]
-        parts = [SpikedTensor(vectors, strength) for vectors, strength in zip(units, strengths, strict=True)]
-        if closeness(parts) < most:
-            return Planted(parts)
+        close = [math.prod(abs(v @ w) for v, w in zip(a, b, strict=True)) for a, b in itertools.combinations(units, 2)]
+        if max(close, default=0) < most:
+            return Planted(
+                [SpikedTensor(vectors, strength) for vectors, strength in zip(units, strengths, strict=True)]
+            )
 
 
 def orthogonal(dims, seed, strengths):

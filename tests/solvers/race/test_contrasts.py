@@ -78,7 +78,7 @@ def test_contrasts_are_slopes_of_blocks_however_the_batches_are_cut(size):
         first = end
 
 
-def test_samples_that_are_left_out_and_most_samples():
+def test_samples_that_are_left_out_most_samples_and_ways_to_give_them_that_are_refused():
     X, y, _ = planted(4)
     X[[5, 100]] = np.nan
     pca = effect(nan_policy="omit").fit(X, y)
@@ -86,6 +86,14 @@ def test_samples_that_are_left_out_and_most_samples():
     assert pca.n_skipped_ == 2
     some = effect(nan_policy="omit", max_samples=200).fit(X, y)
     assert 150 < some.n_samples_seen_ <= 200
+    X, y, _ = planted(7)
+    with pytest.raises(SolverError, match="give samples in random order"):
+        effect().fit(X, np.sort(y))
+    with pytest.raises(SolverError, match="least squares"):
+        effect().partial_fit(X, y)
+    X[0, 0] = np.nan
+    with pytest.raises(SolverError, match="missing entries"):
+        effect(nan_policy="zero").fit(X, y)
 
 
 def test_an_interrupted_fit_goes_on_with_the_same_bits(tmp_path):
@@ -93,16 +101,13 @@ def test_an_interrupted_fit_goes_on_with_the_same_bits(tmp_path):
     np.save(tmp_path / "x.npy", X)
     whole = effect().fit(str(tmp_path / "x.npy"), y)
 
-    class StoppedError(Exception):
-        pass
-
     def stop(record):
         if record["samples"] > 40:
-            raise StoppedError
+            raise InterruptedError
 
     design, solver = read_design("effect", len(X), y), {"random_state": 0, "max_passes": "auto"}
     kept = {"checkpoint": tmp_path / "kept", "checkpoint_every": 0}
-    with pytest.raises(StoppedError):
+    with pytest.raises(InterruptedError):
         RaceSolver(**solver, **kept, callbacks=[stop]).run(open_stream(tmp_path / "x.npy"), design)
     again = RaceSolver(**solver, **kept, resume=True).run(open_stream(tmp_path / "x.npy"), design)
     assert again.strength == whole.strengths_[0]
@@ -128,14 +133,3 @@ def test_what_contrasts_cannot_answer_is_refused_in_words(given, said):
         effect().fit(X, **given)
     with pytest.raises(MemoryBudgetError):
         TensorPCA(target="effect", memory_limit="20kB").fit(X, **given)
-
-
-def test_y_in_order_and_other_ways_to_give_samples_are_refused_in_words():
-    X, y, _ = planted(7)
-    with pytest.raises(SolverError, match="give samples in random order"):
-        effect().fit(X, np.sort(y))
-    with pytest.raises(SolverError, match="least squares"):
-        effect().partial_fit(X, y)
-    X[0, 0] = np.nan
-    with pytest.raises(SolverError, match="missing entries"):
-        effect(nan_policy="zero").fit(X, y)

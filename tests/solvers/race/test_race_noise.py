@@ -27,10 +27,8 @@ def planted(covariances, rng, n, level=1.5, count=1):
     truth = []
     for _ in range(count):
         vectors = [unit(rng.standard_normal(len(c))) for c in covariances]
-        lengths = [
-            np.linalg.norm(np.linalg.solve(np.linalg.cholesky(c), v)) for c, v in zip(covariances, vectors, strict=True)
-        ]
-        truth.append((vectors, level / np.prod(lengths)))
+        white = [np.linalg.solve(np.linalg.cholesky(c), v) for c, v in zip(covariances, vectors, strict=True)]
+        truth.append((vectors, level / np.prod([np.linalg.norm(v) for v in white])))
         samples += truth[-1][1] * outer(vectors)
     return samples, truth
 
@@ -87,7 +85,7 @@ def test_two_components():
         assert max(overlaps(one.vectors, vectors) for one in found.components) > 0.8
 
 
-def test_handed_in_or_read():
+def test_handed_in_or_read_and_few_samples_give_no_maps_and_no_crash():
     samples, _ = planted(smooth(DIMS, 0.9), np.random.default_rng(2), 500)
     batches = [samples[start : start + 7] for start in range(0, 500, 7)]
     read = RaceSolver(random_state=1, whiten="modes").run(open_stream(iter(batches), items="batches"))
@@ -97,25 +95,18 @@ def test_handed_in_or_read():
     assert read.found
     assert pca.strengths_[0] == pytest.approx(read.strength, rel=1e-6)
     assert min(overlaps([v[0] for v in pca.components_], read.vectors), 1) > 1 - 1e-9
+    for n in (1, 4, 7):
+        assert not RaceSolver(whiten="modes").run(np.random.default_rng(0).standard_normal((n, 4, 5, 6))).found
 
 
-@pytest.mark.parametrize(("dims", "limit"), [((12, 12, 12), 400_000), ((8, 8, 8), 150_000), ((30, 40), 2_000_000)])
-def test_memory_is_kept(dims, limit):
+@pytest.mark.parametrize(
+    ("dims", "limit"), [(DIMS, 400_000), (CUBE, 150_000), ((30, 40), 2_000_000), ((4, 100), 40_000)]
+)
+def test_memory_is_kept_and_axes_that_are_too_long_for_it_are_left_as_they_are(dims, limit):
     samples = coloured(150, smooth(dims, 0.9), np.random.default_rng(0))
     found = RaceSolver(random_state=0, memory_limit=limit, whiten="modes").run(samples)
     assert found.state_bytes <= limit
-
-
-def test_axes_that_are_too_long_for_the_memory_are_left_as_they_are():
-    samples = coloured(80, smooth((4, 100), 0.9), np.random.default_rng(0))
-    found = RaceSolver(memory_limit=40_000, whiten="modes").run(samples)
-    assert found.state_bytes <= 40_000
-    assert any("1 too long for the memory" in line for line in found.advice)
-
-
-def test_few_samples_give_no_maps_and_no_crash():
-    for n in (1, 4, 7):
-        assert not RaceSolver(whiten="modes").run(np.random.default_rng(0).standard_normal((n, 4, 5, 6))).found
+    assert any("1 too long for the memory" in line for line in found.advice) == (dims == (4, 100))
 
 
 @pytest.mark.parametrize(("phi", "window"), [(0.5, 1), (0.9, 1), (0.0, 10)])
@@ -135,7 +126,7 @@ def test_neighbours_that_are_alike_are_counted_in_blocks(phi, window):
     assert claims < 3
 
 
-def test_a_signal_is_found_where_neighbours_are_alike():
+def test_a_signal_is_found_where_neighbours_are_alike_and_independent_samples_are_not_taken_for_it():
     """A z-value of 4·√(1500/19) = 36 along the signal, so that blocks of some dozens of samples prove it."""
     rng = np.random.default_rng(1)
     vectors = [unit(rng.standard_normal(8)) for _ in range(3)]
@@ -143,20 +134,14 @@ def test_a_signal_is_found_where_neighbours_are_alike():
     found = RaceSolver(random_state=0).run(samples)
     assert found.found
     assert overlaps(found.vectors, vectors) > 0.9
-
-
-def test_independent_samples_are_not_taken_for_alike():
-    """A strong mean, heavy tails and levels that differ are no dependence; 1 run of 1000 or less may say so."""
+    samples = serial(200, CUBE, np.random.default_rng(0), 0.9)
+    assert not RaceSolver(random_state=0, groups=40).run(samples).found
+    # A strong mean, heavy tails and levels that differ are no dependence; 1 run of 1000 or less may say so.
     rng = np.random.default_rng(4)
     offset = 5 * rng.standard_normal((6, 7, 8))
     for noise in (rng.standard_normal, lambda shape: rng.standard_t(3, shape)):
         found = RaceSolver(random_state=0).run(noise((200, 6, 7, 8)) + offset)
         assert not any("Neighbouring samples are alike" in line for line in found.advice)
-
-
-def test_groups_that_are_known():
-    samples = serial(200, CUBE, np.random.default_rng(0), 0.9)
-    assert not RaceSolver(random_state=0, groups=40).run(samples).found
 
 
 # Queries and answers about whitened samples -------------------------------------------------------------------------
@@ -181,10 +166,10 @@ def test_an_answer_is_that_about_whitened_samples(partition):
         np.testing.assert_allclose(found.gradients[m], gradient, rtol=1e-9)
 
 
-def test_a_signal_goes_there_and_back():
+def test_a_signal_goes_there_and_back_and_errors_come_back_as_small_changes_do():
     rng = np.random.default_rng(1)
     maps, vectors = whitening(rng), [unit(rng.standard_normal(d)) for d in SHORT]
-    there = maps(2.0 * np.einsum("i,j,k->ijk", *vectors)[None])[0]
+    there = maps(2.0 * outer(vectors)[None])[0]
     white = maps.of_vectors(vectors)
     back, factor, _, _ = of_data(maps, white)
     for v, w in zip(back, vectors, strict=True):
@@ -193,10 +178,7 @@ def test_a_signal_goes_there_and_back():
     noise = Noise.__new__(Noise)
     noise.whitening = maps
     assert factor <= noise.factor * (1 + 1e-12)
-
-
-def test_errors_come_back_as_small_changes_do():
-    """20 000 draws: standard deviations to 0.5 %, six standard errors 3 %."""
+    # 20 000 draws: standard deviations to 0.5 %, six standard errors 3 %.
     rng = np.random.default_rng(2)
     maps, white = whitening(rng), [unit(rng.standard_normal(d)) for d in SHORT]
     sizes = [1e-4 * rng.uniform(0.5, 2, d) for d in SHORT]
@@ -219,8 +201,8 @@ def test_errors_come_back_as_small_changes_do():
 def planted_in(law, strength, seed):
     """Samples of a random signal in noise of a law, and its vectors."""
     rng = np.random.default_rng(seed)
-    vectors = [v / np.linalg.norm(v) for v in (rng.standard_normal(d) for d in CUBE)]
-    return LAWS[law](rng, 300, CUBE) + strength * np.einsum("a,b,c->abc", *vectors), vectors
+    vectors = [unit(rng.standard_normal(d)) for d in CUBE]
+    return LAWS[law](rng, 300, CUBE) + strength * outer(vectors), vectors
 
 
 @pytest.mark.parametrize("whiten", [None, "auto"])
@@ -300,13 +282,11 @@ def test_the_race_claims_nothing_in_noise_however_often_one_looks(runs):
 
 def test_the_mean_test_says_how_often_it_was_looked_at():
     noise = np.random.default_rng(0).standard_normal((120, 5, 4, 3))
-    pca = TensorPCA(solver="least_squares", random_state=0)
+    pca, once = (TensorPCA(solver="least_squares", random_state=0) for _ in range(2))
     for looks, batch in enumerate(np.array_split(noise, 3), start=1):
+        once.partial_fit(batch)
         pca.partial_fit(batch)
         assert (f"Tested {looks} times" in str(pca.summary())) == (looks > 1)
         assert pca.p_values_[0] <= 1  # more of the same look
-    once = TensorPCA(solver="least_squares", random_state=0)
-    for batch in np.array_split(noise, 3):
-        once.partial_fit(batch)
     assert once.p_values_[0] == pca.p_values_[0]
     assert "Tested" not in str(once.summary())

@@ -1,24 +1,15 @@
 import math
-import tracemalloc
 
 import numpy as np
 import pytest
 
+from amounts import Traced
 from research.law import LawEngine
 from tpca import SpikedTensor
 from tpca.engines import LocalEngine
 from tpca.solvers.options import held_bytes
+from tpca.solvers.race import replicas
 from tpca.solvers.race.flow import BlockFlow, state_floats
-from tpca.solvers.race.replicas import (
-    Climbs,
-    Singles,
-    Symmetric,
-    SymmetricPairs,
-    pairings,
-    singles_floats,
-    symmetric_floats,
-    symmetric_pairs_floats,
-)
 from tpca.solvers.race.strategies import WholeSum, whole_floats
 from tpca.tensors import Gradients
 from tpca.tensors.blocks import Partition, unit
@@ -38,10 +29,15 @@ STRATEGIES = {
     "flow, order 3": ((24,) * 3, *flow(10), {}),
     "flow, order 5": ((8,) * 5, *flow(20), {}),
     "whole": ((16,) * 3, lambda d, _: WholeSum(d), whole_floats, {}),
-    "singles": ((8,) * 5, lambda d, rng: Singles.random(d, 100, rng), lambda d: singles_floats(d, 100), {}),
-    "symmetric": ((16,) * 4, Symmetric, symmetric_floats, EQUAL),
-    "equal, odd": ((16,) * 3, Symmetric, symmetric_floats, EQUAL),
-    "symmetric pairs": ((16,) * 4, SymmetricPairs, symmetric_pairs_floats, {"correlation": 1.0}),
+    "singles": (
+        (8,) * 5,
+        lambda d, rng: replicas.Singles.random(d, 100, rng),
+        lambda d: replicas.singles_floats(d, 100),
+        {},
+    ),
+    "symmetric": ((16,) * 4, replicas.Symmetric, replicas.symmetric_floats, EQUAL),
+    "equal, odd": ((16,) * 3, replicas.Symmetric, replicas.symmetric_floats, EQUAL),
+    "symmetric pairs": ((16,) * 4, replicas.SymmetricPairs, replicas.symmetric_pairs_floats, {"correlation": 1.0}),
 }
 
 
@@ -77,8 +73,7 @@ def test_every_strategy_ends_with_the_right_proposal(name):
 def test_state_stays_below_its_formula_and_does_not_grow(name):
     dims, make, floats, kind = STRATEGIES[name]
     strategy = make(dims, np.random.default_rng(2))
-    sizes = []
-    truth = SpikedTensor.random(dims, 1.0, random_state=1, **kind)
+    sizes, truth = [], SpikedTensor.random(dims, 1.0, random_state=1, **kind)
     for _, answered in rounds(strategy, LawEngine(truth, random_state=3), 60):
         made = [block for query in strategy.queries() for block in query.replicas]
         sizes.append(held_bytes([*strategy.arrays(), *made]) + answered + strategy.working_bytes)
@@ -96,39 +91,16 @@ def test_working_copies_stay_below_what_is_declared(name):
     engine = LawEngine(SpikedTensor.random(dims, 1.0, random_state=1, **kind), random_state=3)
     list(rounds(strategy, engine, 3))
     answered = engine.reduce(Gradients(strategy.queries()), 2)
-    tracemalloc.start()
-    strategy.absorb(answered.answers, answered.n)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak <= strategy.working_bytes + 24_000
+    with Traced() as traced:
+        strategy.absorb(answered.answers, answered.n)
+    assert traced.peak <= strategy.working_bytes + 24_000
 
 
 def test_pairings_are_all_there_are():
-    counted = [len(list(pairings(tuple(range(order))))) for order in (2, 3, 4, 5, 6)]
+    counted = [len(list(replicas.pairings(tuple(range(order))))) for order in (2, 3, 4, 5, 6)]
     assert counted == [1, 3, 3, 15, 15]
-    for groups in pairings(tuple(range(5))):
+    for groups in replicas.pairings(tuple(range(5))):
         assert sorted(n for group in groups for n in group) == list(range(5))
-
-
-@pytest.mark.parametrize(("dims", "columns"), [((24,) * 4, 30), ((8,) * 6, 20), ((30, 31, 32), 30), ((40,) * 3, 0)])
-def test_a_look_stays_in_the_memory_of_the_answers(dims, columns):
-    """Beside Python's own objects, for which 24 kB are allowed; 0 columns: the sum of all samples."""
-    rng = np.random.default_rng(0)
-    strategy = BlockFlow(Partition.halves(dims), columns, rng) if columns else WholeSum(dims)
-    engine = LawEngine(SpikedTensor.random(dims, 0.1, random_state=1), random_state=2)
-    for n in (2, 30):
-        strategy.absorb(engine.reduce(Gradients(strategy.queries()), n).answers, n)
-        strategy.read().propose()
-    peaks = []
-    for _ in range(4):  # threads of clusters that other tests left in this process allocate, too: the least counts
-        tracemalloc.start()
-        look = strategy.read()
-        look.evidence(look.propose())
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-        del look
-    room = strategy.room if columns else 8 * whole_floats(dims) - strategy.arrays()[0].nbytes
-    assert min(peaks) <= room + 24_000
 
 
 def randoms(dims, seed):
@@ -147,7 +119,7 @@ def test_vectors_climb_and_a_new_proposal_takes_the_place_of_the_worst():
     """Samples of which nearly all is the signal: random vectors, however far off, climb to it in two steps."""
     truth = SpikedTensor.random((5, 6, 7), 2.0, random_state=0)
     samples = np.stack([truth.signal()] * 4)
-    climbs = Climbs([randoms(truth.dims, 1), randoms(truth.dims, 2)])
+    climbs = replicas.Climbs([randoms(truth.dims, 1), randoms(truth.dims, 2)])
     for passes, rest in ((1, False), (2, True)):
         passed(climbs, samples, passes)
         assert climbs.rest == rest
@@ -155,7 +127,7 @@ def test_vectors_climb_and_a_new_proposal_takes_the_place_of_the_worst():
     samples += 0.2 * np.random.default_rng(3).standard_normal(truth.dims)
     first, *others = truth.vectors
     away = np.eye(len(first))[0]
-    climbs = Climbs([(unit(away - (away @ first) * first), *others), truth.vectors])
+    climbs = replicas.Climbs([(unit(away - (away @ first) * first), *others), truth.vectors])
     passed(climbs, samples, 1)
     assert truth.overlaps(climbs.propose()).min() > 0.9
     climbs.rest = True
