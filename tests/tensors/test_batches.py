@@ -10,15 +10,7 @@ from hypothesis import strategies as st
 import naive
 from homes import JAX, NUMPY, STRICT, homes
 from tpca.errors import StreamError
-from tpca.tensors import (
-    DenseBatch,
-    Gradients,
-    Query,
-    RankOne,
-    SlabBatch,
-    SparseBatch,
-    TensorSum,
-)
+from tpca.tensors import DenseBatch, Gradients, Query, RankOne, SlabBatch, SparseBatch, TensorSum
 from tpca.tensors.blocks import Partition
 
 # Rounding of sums of up to a few thousand terms of size about 1 each; half precision is that of the replicas.
