@@ -656,28 +656,23 @@ def test_samples_in_half_precision_are_added_up_in_float32(home):
 
 
 @pytest.mark.parametrize("home", homes(STRICT, TORCH))
-def test_float64_stays_float64(home):
+def test_float64_stays_float64_and_what_identifies_samples_is_a_few_numbers(home):
     samples = SINGLE.astype(np.float64) + 1e-9
     total = LocalEngine(home.put(samples)).reduce(TensorSum()).total
     np.testing.assert_allclose(total, samples.sum(axis=0), rtol=1e-13, atol=1e-13)
+    before = crossed.nbytes
+    one, other, again = (open_stream(home.put(x)).identity for x in (SINGLE, SINGLE + 1, SINGLE))
+    assert one == again != other
+    assert crossed.nbytes - before <= 3 * 64
 
 
 def test_float64_of_jax_where_it_was_switched_on():
     import jax
 
     with jax.enable_x64(True):
-        test_float64_stays_float64(JAX)
+        test_float64_stays_float64_and_what_identifies_samples_is_a_few_numbers(JAX)
     assert JAX.put(SINGLE.astype(np.float64)).dtype == np.float32
-
-
-@pytest.mark.parametrize("home", homes(STRICT, TORCH))
-def test_what_identifies_samples_is_a_few_numbers(home):
-    before = crossed.nbytes
-    stream = open_stream(home.put(SINGLE))
-    one, other = stream.identity, open_stream(home.put(SINGLE + 1)).identity
-    assert one != other
-    assert one == open_stream(home.put(SINGLE)).identity
-    assert crossed.nbytes - before <= 3 * 64
+    assert not any(one.marks for one in homes(NUMPY, STRICT, JAX))  # which are tested everywhere
 
 
 @pytest.mark.parametrize("home", homes(STRICT, TORCH))
@@ -712,7 +707,12 @@ def test_a_device_without_memory_says_how_many_samples_would_fit(cause, raised, 
         PushEngine(DIMS).push(batch, TensorSum(), 37)
 
 
-def test_a_missing_package_is_named(monkeypatch):
+def test_a_missing_package_is_named_and_what_is_no_real_number_refused(monkeypatch):
+    import array_api_strict as xp
+
+    with pytest.raises(SampleError, match="real numbers, got dtype complex64"):
+        open_stream(xp.zeros((3, 2, 2), dtype=xp.complex64))
+
     class Tensor:
         __module__ = "torch"
         shape, ndim, device, dtype = (3, 2, 2), 3, "cpu", "torch.float16"
@@ -722,13 +722,6 @@ def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setattr("tpca.tensors.namespaces.COMPAT", ("no_such_package",))
     with pytest.raises(SampleError, match=r"torch need the package array-api-compat.*tpca\[arrays\]"):
         open_stream(Tensor())
-
-
-def test_samples_that_are_no_real_numbers_are_refused():
-    import array_api_strict as xp
-
-    with pytest.raises(SampleError, match="real numbers, got dtype complex64"):
-        open_stream(xp.zeros((3, 2, 2), dtype=xp.complex64))
 
 
 @pytest.mark.parametrize("home", homes(NUMPY, STRICT))
