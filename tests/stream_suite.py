@@ -67,6 +67,10 @@ def zarr_array(data, work, place=None, chunks=None, **options):
     return place
 
 
+def zarr_in_memory(data, work):
+    return zarr_array(data, work, f"memory://{uuid.uuid4().hex}/x")
+
+
 def zarr_in_group(data, work):
     place = work.fresh(".zarr")
     zarr_array(data, work, str(place), name="other/one")
@@ -167,12 +171,7 @@ MEMBERS = [
     Member("zarr in a group", "zarr", zarr_in_group, native=False),
     Member("zarr object", "zarr", lambda data, work: zarr.open(zarr_array(data, work), mode="r"), native=False),
     Member("zarr at a file URL", "zarr", lambda data, work: Path(zarr_array(data, work)).as_uri(), native=False),
-    Member(
-        "zarr at a memory URL",
-        "zarr",
-        lambda data, work: zarr_array(data, work, f"memory://{uuid.uuid4().hex}/x"),
-        native=False,
-    ),
+    Member("zarr at a memory URL", "zarr", zarr_in_memory, native=False),
     Member("hdf5", "hdf5", hdf5),
     Member("hdf5 chunked", "hdf5", hdf5_chunked),
     Member("hdf5 object", "hdf5", hdf5_object),

@@ -337,13 +337,16 @@ def fake_cluster(everyone, tasks, patience=0.0):
     return Cluster(SimpleNamespace(scheduler_info=about, processing=lambda: tasks), patience)
 
 
+ONE_PAUSED = {"a": "running", "b": "paused"}
+
+
 @pytest.mark.parametrize(
     ("everyone", "tasks", "says"),
     [
         ({}, {}, "has 0 workers, 0 of them paused"),
-        ({"a": "running", "b": "paused"}, {"b": ["x"]}, "has 2 workers, 1 of them paused .* worked for 0 seconds; start"),
+        (ONE_PAUSED, {"b": ["x"]}, "has 2 workers, 1 of them paused .* worked for 0 seconds; start"),
         (None, {}, "the connection to the scheduler .* is lost .TimeoutError"),
-        ({"a": "running", "b": "paused"}, {"a": ["x"], "b": ["x"]}, None),
+        (ONE_PAUSED, {"a": ["x"], "b": ["x"]}, None),
         ({"a": "running"}, {"a": ["of somebody else"]}, None),
     ],
 )
