@@ -43,6 +43,11 @@ def pieces(data, size=5):
     return [data[i : i + size] for i in range(0, len(data), size)]
 
 
+def take(truth, n, seed=1):
+    """The first n samples of a stream as one array."""
+    return np.concatenate(list(itertools.islice(truth.stream(random_state=seed, batch_size=1), n)))
+
+
 def npy(data, work, order="C"):
     path = work.fresh(".npy")
     np.save(path, np.asarray(data, order=order))
@@ -195,4 +200,4 @@ SYNTHETIC = Member("synthetic", "synthetic", lambda data, work: SPIKED.stream(ra
 
 
 def synthetic_data(n):
-    return np.concatenate(list(itertools.islice(SPIKED.stream(random_state=1, batch_size=1), n)))
+    return take(SPIKED, n)

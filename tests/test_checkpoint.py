@@ -31,6 +31,7 @@ import tpca.checkpoint
 from kills import kills
 from noises import coloured, serial, smooth
 from research.law import LawEngine
+from stream_suite import take
 from tpca import PaperSolver, RaceSolver, SpikedTensor, open_stream
 from tpca.checkpoint import Checkpoints, CheckpointWarning
 from tpca.engines import open_engine
@@ -41,11 +42,6 @@ from tpca.solvers.race.run import RaceRun
 from tpca.solvers.run import Keeper
 
 MINUTE = 60.0
-
-
-def take(truth, n, seed=1):
-    """The first n samples of a stream as one array."""
-    return np.concatenate(list(itertools.islice(truth.stream(random_state=seed, batch_size=1), n)))
 
 
 # -- A comparison of everything: types, bits, and what is shared with what.

@@ -1,6 +1,5 @@
 """A run goes on with the data that it was begun with, and with no others."""
 
-import itertools
 import math
 import os
 
@@ -13,6 +12,7 @@ import zarr
 import command
 import tpca.checkpoint
 from damage_kinds import table_of
+from stream_suite import take
 from tpca import RaceSolver, SpikedTensor, open_stream
 from tpca.checkpoint import VERSION, Checkpoints
 from tpca.data.base import Source, read_cost
@@ -30,9 +30,7 @@ SHORT = 16 * math.prod(DIMS)  # entries of a batch: 16 samples, so that one of t
 
 
 def samples_of(n=N, dims=DIMS, strength=1.0):
-    return np.concatenate(
-        list(itertools.islice(SpikedTensor.random(dims, strength).stream(random_state=1, batch_size=1), n))
-    ).astype(np.float32)
+    return take(SpikedTensor.random(dims, strength), n).astype(np.float32)
 
 
 def noise_like(samples):
@@ -102,7 +100,7 @@ def tpca_here(*arguments):
     return done.returncode, done.stderr
 
 
-def test_a_stopped_fit_is_resumed_on_the_same_data_by_the_same_version(tmp_path, monkeypatch, stop_after, short_batches):
+def test_a_stopped_fit_is_resumed_on_the_same_data_and_version_only(tmp_path, monkeypatch, stop_after, short_batches):
     monkeypatch.chdir(tmp_path)
     good = samples_of()
     np.save("d.npy", good)

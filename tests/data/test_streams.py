@@ -43,13 +43,6 @@ FILES = [BY_NAME[name] for name in ("npy", "npy in Fortran order", "folder of ba
 FILES += [BY_NAME[name] for name in ("zarr 2", "zarr 3", "hdf5", "hdf5 chunked", "dask")]
 
 
-@pytest.fixture
-def work(tmp_path):
-    workspace = Workspace(tmp_path)
-    with workspace.stack:
-        yield workspace
-
-
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
     """About 8 samples of 3 x 4 per batch, so that a few samples make several."""

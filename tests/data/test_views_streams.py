@@ -3,7 +3,7 @@ import threading
 import numpy as np
 import pytest
 
-from stream_suite import Tensor, Workspace, dask_array, hdf5, npy, strided, zarr_array
+from stream_suite import Tensor, dask_array, hdf5, npy, strided, zarr_array
 from tpca import TensorPCA, TpcaError, open_views
 from tpca.data.rows import RowsStream
 from tpca.errors import SampleError, StreamError
@@ -11,13 +11,6 @@ from tpca.tensors import RowsBatch
 
 N, DIMS, STEP = 23, (3, 4, 2), 7
 NAMES = ("left", "middle", "right")
-
-
-@pytest.fixture
-def work(tmp_path):
-    workspace = Workspace(tmp_path)
-    with workspace.stack:
-        yield workspace
 
 
 @pytest.fixture(autouse=True)

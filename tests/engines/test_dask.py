@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 
 import stream_suite
 from research.cluster import round_traffic
-from stream_suite import Workspace, folder, hdf5, npy
+from stream_suite import folder, hdf5, npy
 from tpca import SpikedTensor, TensorCCA, TensorPCA
 from tpca.cli import app
 from tpca.cli.cluster import cluster
@@ -89,11 +89,6 @@ def cluster_of(workers, stealing=False):
 def client():
     with cluster_of(3) as client:
         yield client
-
-
-@pytest.fixture
-def work(tmp_path):
-    return Workspace(tmp_path)
 
 
 @pytest.fixture(autouse=True)

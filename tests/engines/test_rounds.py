@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from research.law import LawEngine
-from stream_suite import Workspace, zarr_array
+from stream_suite import zarr_array
 from tpca import SpikedTensor
 from tpca.data import open_stream, stored
 from tpca.data.base import Layout
@@ -149,11 +149,6 @@ def test_queries_travel_without_what_is_not_needed(rng):
     for sent, got in zip(asks, pickle.loads(pickle.dumps(asks)), strict=True):
         for a, b in zip(sent.replicas, got.replicas, strict=True):
             np.testing.assert_array_equal(a, b)
-
-
-@pytest.fixture
-def work(tmp_path):
-    return Workspace(tmp_path)
 
 
 @pytest.fixture
