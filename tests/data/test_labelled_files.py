@@ -180,6 +180,9 @@ def test_mat_files_have_the_axes_of_matlab(version, tmp_path):
             file.write(b"MATLAB 7.3 MAT-file")
     np.testing.assert_array_equal(values(open_stream(tmp_path / "x.mat", sample_dim=-1)), X)
     np.testing.assert_array_equal(values(open_stream(tmp_path / "x.mat::eeg")), turned)
+    with h5py.File(tmp_path / "plain.mat", "w") as file:  # not written by MATLAB
+        file["eeg"] = X
+    np.testing.assert_array_equal(values(open_stream(tmp_path / "plain.mat")), X)
     with pytest.raises(TpcaError, match=r"no array 'other'; it holds .*eeg"):
         open_stream(f"{tmp_path / 'x.mat'}::other")
 
