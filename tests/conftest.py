@@ -22,6 +22,16 @@ def rng():
     return np.random.default_rng(20240607)
 
 
+@pytest.fixture
+def work(tmp_path):
+    """A folder for sources of samples, and what must be closed after use."""
+    from stream_suite import Workspace
+
+    workspace = Workspace(tmp_path)
+    with workspace.stack:
+        yield workspace
+
+
 @pytest.fixture(scope="module")
 def browser():
     """A headless Chromium, where there is one that starts."""

@@ -43,6 +43,11 @@ def pieces(data, size=5):
     return [data[i : i + size] for i in range(0, len(data), size)]
 
 
+def take(truth, n, seed=1):
+    """The first n samples of a stream as one array."""
+    return np.concatenate(list(itertools.islice(truth.stream(random_state=seed, batch_size=1), n)))
+
+
 def npy(data, work, order="C"):
     path = work.fresh(".npy")
     np.save(path, np.asarray(data, order=order))
@@ -65,6 +70,10 @@ def zarr_array(data, work, place=None, chunks=None, **options):
     array = zarr.create_array(place, shape=data.shape, dtype=data.dtype, chunks=chunks, config=every, **options)
     array[:] = data
     return place
+
+
+def zarr_in_memory(data, work):
+    return zarr_array(data, work, f"memory://{uuid.uuid4().hex}/x")
 
 
 def zarr_in_group(data, work):
@@ -167,12 +176,7 @@ MEMBERS = [
     Member("zarr in a group", "zarr", zarr_in_group, native=False),
     Member("zarr object", "zarr", lambda data, work: zarr.open(zarr_array(data, work), mode="r"), native=False),
     Member("zarr at a file URL", "zarr", lambda data, work: Path(zarr_array(data, work)).as_uri(), native=False),
-    Member(
-        "zarr at a memory URL",
-        "zarr",
-        lambda data, work: zarr_array(data, work, f"memory://{uuid.uuid4().hex}/x"),
-        native=False,
-    ),
+    Member("zarr at a memory URL", "zarr", zarr_in_memory, native=False),
     Member("hdf5", "hdf5", hdf5),
     Member("hdf5 chunked", "hdf5", hdf5_chunked),
     Member("hdf5 object", "hdf5", hdf5_object),
@@ -196,4 +200,4 @@ SYNTHETIC = Member("synthetic", "synthetic", lambda data, work: SPIKED.stream(ra
 
 
 def synthetic_data(n):
-    return np.concatenate(list(itertools.islice(SPIKED.stream(random_state=1, batch_size=1), n)))
+    return take(SPIKED, n)

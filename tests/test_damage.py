@@ -8,12 +8,19 @@ import os
 import subprocess
 import sys
 
+import h5py
 import numpy as np
 import pytest
+import zarr
+from numcodecs import Blosc
+from zarr.codecs import BloscCodec
+from zarr.storage import LocalStore
 
 import command
 import damage_kinds as kinds
 from damage import read_damaged
+from research.reproduce import STUDIES
+from research.studies.store import Store
 from tpca import SpikedTensor, TpcaError
 from tpca.cli import main
 from tpca.data import open_stream
@@ -73,8 +80,12 @@ def test_the_command_says_one_line_and_exits_with_two(kind, tmp_path):
 # One test for each thing that once came through.
 
 
-def test_a_header_without_its_bracket(tmp_path):
+def test_a_header_without_its_bracket_and_labels_nested_too_deeply(tmp_path):
     np.save(tmp_path / "d.npy", np.zeros((4, 3, 2)))
+    (tmp_path / "l.json").write_text("[" * 10**5)
+    done = command.run("fit", "d.npy", "--labels", "l.json", "--out", "o", cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "cannot read labels" in done.stderr
     data = (tmp_path / "d.npy").read_bytes()
     for old, new in ((b"), }", b"   }"), (b", }", b",  "), (b"'<f8'", b"'<\\d'"), (b"(4, 3, 2)", b"(4, -3,2)")):
         (tmp_path / "d.npy").write_bytes(data.replace(old, new))
@@ -109,9 +120,6 @@ def test_stored_trials_that_make_no_sense(tmp_path):
     lines = path.read_text().splitlines()
     odd = json.dumps({**json.loads(lines[0]), "result": {"odd": 1}})
     path.write_text("\n".join([odd, *lines[1:], "\xff", "[" * 10**5, json.dumps({**json.loads(odd), "params": []})]))
-    from research.reproduce import STUDIES
-    from research.studies.store import Store
-
     store = Store(tmp_path / "s")
     assert len(store.records(STUDIES["chances"])) == len(lines)  # what is no trial is passed over
     with pytest.raises(StudyError, match=r"cannot make sense of the trials in .*chances.jsonl.*remove the damaged"):
@@ -125,54 +133,30 @@ def zarr_store(folder, **changes):
     return folder / "d.zarr"
 
 
-def test_a_chunk_length_of_zero(tmp_path):
+def test_shapes_that_would_be_read_for_ever_and_a_chunk_length_of_zero(tmp_path):
+    for number, shape in enumerate(([10**12, 5, 4, 3], [60, 10**15, 10**15, 3], [60, 10**18, 10**30, 3])):
+        (tmp_path / str(number)).mkdir()
+        with pytest.raises(StreamError, match=r"chunks, and there are 8 files|they go from 0"):
+            open_stream(zarr_store(tmp_path / str(number), shape=shape))
     grid = {"name": "regular", "configuration": {"chunk_shape": [0, *kinds.DIMS]}}
     with pytest.raises(StreamError, match=r"lengths \(0, 5, 4, 3\), and they go from 1"):
         open_stream(zarr_store(tmp_path, chunk_grid=grid))
-
-
-@pytest.mark.parametrize("shape", [[10**12, 5, 4, 3], [60, 10**15, 10**15, 3], [60, 10**18, 10**30, 3]])
-def test_a_shape_that_would_be_read_for_ever(shape, tmp_path):
-    with pytest.raises(StreamError, match=r"chunks, and there are 8 files|they go from 0"):
-        open_stream(zarr_store(tmp_path, shape=shape))
-
-
-def test_an_hdf5_shape_that_would_be_read_for_ever(tmp_path):
-    import h5py
-
     with h5py.File(tmp_path / "d.h5", "w") as file:
         file.create_dataset("x", (10**15, 5, 4), "f8", chunks=(100, 5, 4))
     with pytest.raises(StreamError, match="and the file"):
         open_stream(tmp_path / "d.h5")
 
 
-@pytest.mark.parametrize("version", [2, 3])
-def test_a_chunk_that_would_crash_blosc(version, tmp_path):
-    import zarr
-    from numcodecs import Blosc
-    from zarr.codecs import BloscCodec
-
-    codec = Blosc() if version == 2 else BloscCodec()
-    data = kinds.samples()[1]
-    array = zarr.create_array(
-        tmp_path / "d.zarr", shape=data.shape, chunks=(60, 5, 4, 3), dtype="f8", compressors=codec, zarr_format=version
-    )
-    array[:] = data
-    assert np.array_equal(next(open_stream(tmp_path / "d.zarr").batches()).samples, data)
-    chunk = next(
-        p for p in (tmp_path / "d.zarr").rglob("*") if p.is_file() and "zarr" not in p.name and p.name[0] != "."
-    )
+@pytest.mark.parametrize(("version", "codec"), [(2, Blosc()), (3, BloscCodec())])
+def test_a_chunk_that_would_crash_blosc(version, codec, tmp_path):
+    path, data = tmp_path / "d.zarr", kinds.samples()[1]
+    how = {"chunks": data.shape, "compressors": codec, "zarr_format": version}
+    zarr.create_array(path, shape=data.shape, dtype="f8", **how)[:] = data
+    assert np.array_equal(next(open_stream(path).batches()).samples, data)
+    chunk = next(p for p in path.rglob("*") if p.is_file() and "zarr" not in p.name and p.name[0] != ".")
     chunk.write_bytes(chunk.read_bytes()[:12] + b"\xff\xff\xff\x7f" + chunk.read_bytes()[16:])
     with pytest.raises(StreamError, match="its header says 2147483647"):
-        next(open_stream(tmp_path / "d.zarr").batches())
-
-
-def test_labels_nested_too_deeply(tmp_path):
-    np.save(tmp_path / "d.npy", kinds.samples()[1])
-    (tmp_path / "l.json").write_text("[" * 10**5)
-    done = command.run("fit", "d.npy", "--labels", "l.json", "--out", "o", cwd=tmp_path)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-    assert "cannot read labels" in done.stderr
+        next(open_stream(path).batches())
 
 
 @pytest.mark.parametrize(
@@ -196,7 +180,11 @@ def test_limits_of_the_machine_are_one_line(error, says, monkeypatch, capsys):
     assert told.count("\n") == 1
 
 
-def test_the_door_lets_our_own_errors_and_interrupts_pass():
+def test_the_door_lets_our_own_errors_those_of_a_users_generator_and_interrupts_pass():
+    batches = open_stream((np.zeros((3, 4, 5)) if i else 1 / i for i in (1, 0)), items="batches").batches()
+    next(batches)
+    with pytest.raises(ZeroDivisionError):
+        next(batches)
     for error in (TpcaError("ours."), KeyboardInterrupt(), SystemExit(3)):
         with pytest.raises(type(error)) as raised, reading("cannot read 'x'", "write it again"):
             raise error
@@ -206,22 +194,8 @@ def test_the_door_lets_our_own_errors_and_interrupts_pass():
             {}["a"]
 
 
-def test_errors_of_a_users_generator_are_their_own():
-    def broken():
-        yield np.zeros((3, 4, 5))
-        raise ZeroDivisionError("of the user")
-
-    batches = open_stream(broken(), items="batches").batches()
-    next(batches)
-    with pytest.raises(ZeroDivisionError, match="of the user"):
-        next(batches)
-
-
 def test_nothing_of_a_failed_read_is_left_running(tmp_path, monkeypatch):
     """zarr-python reads chunks in an event loop of its own: at the first that fails, others are still under way."""
-    import zarr
-    from zarr.storage import LocalStore
-
     data = next(iter(SpikedTensor.random((8, 8), 1.0, random_state=1).stream(random_state=1, batch_size=64)))
     zarr.create_array(tmp_path / "d.zarr", shape=data.shape, chunks=(4, 8, 8), dtype="f8")[:] = data
     torn = tmp_path / "d.zarr" / "c" / "0" / "0" / "0"

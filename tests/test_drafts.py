@@ -31,8 +31,7 @@ def full(*_, **__):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# A result.
+# -- A result.
 
 KILLED = """
 import os, sys
@@ -75,8 +74,7 @@ def test_a_fit_killed_while_it_writes_its_result_mixes_nothing(killed_before, tm
     assert load("r").verdict == "signal"
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Generated data and their truth.
+# -- Generated data and their truth.
 
 COUNT = 6
 TRUTHS = {name: SpikedTensor.random((3, 4), seed + 1.0, random_state=seed) for seed, name in enumerate(("old", "new"))}
@@ -137,16 +135,12 @@ def test_data_that_cannot_be_written_leave_those_before(suffix, tmp_path, monkey
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == {
         p: content for p, content in before.items() if p != truth_path(path)
     }
+    generate(path, "old")
+    write_samples(path, Samples((3, 4), None, "gaussian", 0), COUNT)  # without a truth, the old one goes
+    assert os.listdir(tmp_path) == [path.name]
 
 
-def test_data_without_a_truth_take_the_old_one_away(tmp_path):
-    generate(tmp_path / "d.npy", "old")
-    write_samples(tmp_path / "d.npy", Samples((3, 4), None, "gaussian", 0), COUNT)
-    assert os.listdir(tmp_path) == ["d.npy"]
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Drafts.
+# -- Drafts.
 
 
 def test_drafts_of_the_dead_are_removed_and_those_of_the_living_are_not(tmp_path):
@@ -178,15 +172,7 @@ def test_drafts_of_the_dead_are_removed_and_those_of_the_living_are_not(tmp_path
     assert (tmp_path / "mine").read_text() == "again"
 
 
-def test_what_is_in_the_way_is_not_thrown_away(tmp_path):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "notes").write_text("mine")
-    with pytest.raises(OutputError, match="cannot write"), replacing(tmp_path / "mine") as (draft,):
-        draft.write_text("a file")
-    assert [path.name for path in tmp_path.rglob("*")] == ["mine", "notes"]
-
-
-def test_an_error_of_the_caller_is_its_own_and_leaves_nothing(tmp_path):
+def test_an_error_of_the_caller_is_its_own_and_what_is_in_the_way_is_not_thrown_away(tmp_path):
     def work():
         with replacing(tmp_path / "a", tmp_path / "b") as (one, _):
             one.write_text("begun")
@@ -195,3 +181,8 @@ def test_an_error_of_the_caller_is_its_own_and_leaves_nothing(tmp_path):
     with pytest.raises(ZeroDivisionError):
         work()
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes").write_text("mine")
+    with pytest.raises(OutputError, match="cannot write"), replacing(tmp_path / "mine") as (draft,):
+        draft.write_text("a file")
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine", "notes"]

@@ -22,10 +22,7 @@ CASES |= {"race parquet": (*TABLE, "--solver", "race"), "least squares parquet":
 CASES |= {"race zarr, shuffled, two components": ("d.zarr", "--solver", "race", "--shuffle", "--n-components", "2")}
 CASES |= {"race hdf5, three passes": ("d.h5", "--solver", "race", "--max-passes", "3")}
 CASES |= {f"paper {name}": (f"four{path[1:]}", "--solver", "paper", "--strength", "3") for name, path in PATHS.items()}
-CASES |= {
-    "variance zarr": ("d.zarr", "--target", "variance"),
-    "effect npy": ("d.npy", "--y", "y.npy"),
-}
+CASES |= {"variance zarr": ("d.zarr", "--target", "variance"), "effect npy": ("d.npy", "--y", "y.npy")}
 CASES |= {"views": ("a.npy", "b.npy", "c.npy")}
 RESULT = ("result.json", "vectors.npz")
 

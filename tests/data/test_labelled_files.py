@@ -1,5 +1,6 @@
 """Names and coordinates of axes: what every format says of them arrives with the samples, wherever these lie."""
 
+import json
 import pickle
 import tracemalloc
 
@@ -102,10 +103,19 @@ FILES = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*Zarr V3 specification")
+@pytest.mark.filterwarnings("ignore:.*Zarr V3 specification", "ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", FILES)
-def test_names_and_coordinates_arrive_wherever_the_samples_lie(name, tmp_path):
-    arrives(FILES[name](tmp_path, (0, 1, 2)))
+def test_names_and_coordinates_arrive_wherever_the_samples_lie_and_go_through_a_fit_to_its_result(name, tmp_path):
+    source = FILES[name](tmp_path, (0, 1, 2))
+    arrives(source)
+    result = load(TensorPCA(random_state=0).fit(source).save(tmp_path / "r"))
+    assert (result.labels.sample, result.labels.modes) == ("trial", ("channel", "time"))
+    np.testing.assert_array_equal(result.labels.axes[0].coords, CHANNELS)
+    np.testing.assert_allclose(result.labels.axes[1].coords, SECONDS)
+    result.to_xarray().to_netcdf(tmp_path / "found.nc", engine="h5netcdf")
+    with xarray.open_dataset(tmp_path / "found.nc", engine="h5netcdf") as found:
+        assert list(found["channel"].values) == list(CHANNELS)
+        np.testing.assert_allclose(found["time"].values, SECONDS)
     for order in (TURNED, (1, 0, 2)):
         (tmp_path / str(order)).mkdir()
         source = FILES[name](tmp_path / str(order), order)
@@ -115,27 +125,9 @@ def test_names_and_coordinates_arrive_wherever_the_samples_lie(name, tmp_path):
             np.testing.assert_array_equal(values(pickle.loads(pickle.dumps(stream))), X)
 
 
-@pytest.mark.filterwarnings("ignore:.*Zarr V3 specification", "ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("name", FILES)
-def test_names_and_coordinates_go_through_a_fit_to_its_result_and_back(name, tmp_path):
-    result = load(TensorPCA(random_state=0).fit(FILES[name](tmp_path, (0, 1, 2))).save(tmp_path / "r"))
-    labels = result.labels
-    assert (labels.sample, labels.modes) == ("trial", ("channel", "time"))
-    np.testing.assert_array_equal(labels.axes[0].coords, CHANNELS)
-    np.testing.assert_allclose(labels.axes[1].coords, SECONDS)
-    result.to_xarray().to_netcdf(tmp_path / "found.nc", engine="h5netcdf")
-    with xarray.open_dataset(tmp_path / "found.nc", engine="h5netcdf") as found:
-        assert list(found["channel"].values) == list(CHANNELS)
-        np.testing.assert_allclose(found["time"].values, SECONDS)
-
-
-@pytest.mark.parametrize("make", [netcdf, lambda f, o, t: zarr_of_xarray(f, o, 2, t)], ids=["netcdf", "zarr"])
-def test_times_are_times(make, tmp_path):
-    arrives(make(tmp_path, (0, 1, 2), DAYS), DAYS)
-
-
-def test_a_dimension_without_coordinates_has_a_name_only(tmp_path):
-    netcdf(tmp_path, (0, 1, 2))
+def test_times_are_times_and_a_dimension_without_coordinates_has_a_name_only(tmp_path):
+    arrives(netcdf(tmp_path, (0, 1, 2), DAYS), DAYS)
+    arrives(zarr_of_xarray(tmp_path, (0, 1, 2), 2, DAYS), DAYS)
     data_array().drop_vars("time").to_netcdf(tmp_path / "y.nc", engine="h5netcdf")
     labels = open_stream(tmp_path / "y.nc").labels
     assert labels.modes == ("channel", "time")
@@ -188,6 +180,9 @@ def test_mat_files_have_the_axes_of_matlab(version, tmp_path):
             file.write(b"MATLAB 7.3 MAT-file")
     np.testing.assert_array_equal(values(open_stream(tmp_path / "x.mat", sample_dim=-1)), X)
     np.testing.assert_array_equal(values(open_stream(tmp_path / "x.mat::eeg")), turned)
+    with h5py.File(tmp_path / "plain.mat", "w") as file:  # not written by MATLAB
+        file["eeg"] = X
+    np.testing.assert_array_equal(values(open_stream(tmp_path / "plain.mat")), X)
     with pytest.raises(TpcaError, match=r"no array 'other'; it holds .*eeg"):
         open_stream(f"{tmp_path / 'x.mat'}::other")
 
@@ -208,14 +203,14 @@ def test_a_turned_store_is_read_batch_by_batch(tmp_path, monkeypatch):
 # -- bad input --------------------------------------------------------------------------------------------------------
 
 
+BY_NAME = r"by its name \('trial', 'channel', 'time'\) or its number, 0 to 2; got 'trail'"
+SEVERAL = "the Dataset holds several arrays; name one, .* such as 'a', 'b'"
+
+
 @pytest.mark.parametrize(
     ("source", "options", "says"),
     [
-        (
-            data_array(),
-            {"sample_dim": "trail"},
-            r"by its name \('trial', 'channel', 'time'\) or its number, 0 to 2; got 'trail'",
-        ),
+        (data_array(), {"sample_dim": "trail"}, BY_NAME),
         (X, {"sample_dim": "trial"}, "which have no names.* 0 to 2; got 'trial'"),
         (X, {"sample_dim": 3}, "axis of the array, .* 0 to 2; got 3"),
         (X, {"sample_dim": True}, "got True"),
@@ -223,11 +218,7 @@ def test_a_turned_store_is_read_batch_by_batch(tmp_path, monkeypatch):
         ([X[:3], X], {"sample_dim": 0, "items": "batches"}, "needs an array or a file, got list"),
         (open_stream(X), {"sample_dim": 1}, "comes too late"),
         (data_array().assign_coords(channel=["a", "b", "a", "c"]), {}, r"'a' 2 times along 'channel' .*entries 0, 2"),
-        (
-            xarray.Dataset({"a": data_array(), "b": data_array()}),
-            {},
-            "the Dataset holds several arrays; name one, .* such as 'a', 'b'",
-        ),
+        (xarray.Dataset({"a": data_array(), "b": data_array()}), {}, SEVERAL),
         (X, {"sample": "trial"}, "a long table needs sample, modes and value; modes, value was not given"),
         (X, {"missing": "zero"}, "missing='zero' is for long tables"),
     ],
@@ -254,51 +245,27 @@ def test_files_that_hold_something_else(tmp_path):
     assert open_stream(f"{tmp_path / 'two.npz'}::b").dims == (4, 5)
 
 
-def test_two_modes_of_one_name_are_told_apart():
-    labels = labels_of([Axis("trial"), Axis("channel", CHANNELS), Axis("channel", CHANNELS)], "it")
-    assert labels.modes == ("channel", "channel_2")
-    assert labels_of([Axis(), Axis(), Axis()], "it") is None
-
-
 # -- labels as JSON ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "coords",
-    [
-        CHANNELS,
-        SECONDS,
-        SECONDS.astype(np.float32),
-        np.array([3, 1, 2]),
-        DAYS,
-        np.array([1, 2], dtype="timedelta64[ms]"),
-        np.array([True, False]),
-        None,
-    ],
-    ids=str,
-)
-def test_labels_go_through_json(coords, tmp_path):
-    import json
-
-    length = 7 if coords is None else len(coords)
-    labels = Labels((Axis("x", coords), Axis()), "trial")
-    (tmp_path / "l.json").write_text(json.dumps(labels.as_json()))
-    again = read_labels(tmp_path / "l.json", (length, 3))
-    assert (again.sample, again.modes) == ("trial", ("x", "axis 1"))
-    if coords is None:
-        assert again.axes[0].coords is None
-    else:
-        assert again.axes[0].coords.dtype == coords.dtype
-        np.testing.assert_array_equal(again.axes[0].coords, coords)
-    assert labels.difference(again) == ""
-
-
-def test_entries_are_named_as_people_write_them():
+def test_labels_go_through_json_name_entries_as_people_write_them_and_damaged_ones_are_refused(tmp_path):
+    kinds = [CHANNELS, SECONDS, SECONDS.astype(np.float32), np.array([3, 1, 2]), DAYS, np.array([True, False])]
+    for coords in [*kinds, np.array([1, 2], dtype="timedelta64[ms]"), None]:
+        labels = Labels((Axis("x", coords), Axis()), "trial")
+        (tmp_path / "l.json").write_text(json.dumps(labels.as_json()))
+        again = read_labels(tmp_path / "l.json", (7 if coords is None else len(coords), 3))
+        assert (again.sample, again.modes) == ("trial", ("x", "axis 1"))
+        if coords is None:
+            assert again.axes[0].coords is None
+        else:
+            assert again.axes[0].coords.dtype == coords.dtype
+            np.testing.assert_array_equal(again.axes[0].coords, coords)
+        assert labels.difference(again) == ""
     named = Labels((Axis("a", DAYS), Axis("b", SECONDS), Axis("c", CHANNELS), Axis("d")))
     assert [named.entry(mode, 2) for mode in range(4)] == ["2020-03-01", "0.25", "Pz", "2"]
-
-
-def test_damaged_labels_are_refused():
     for found in ({"0": {"entries": [1, 2], "dtype": "object"}}, {"0": {"entries": ["x", "y"], "dtype": "float64"}}):
         with pytest.raises(TpcaError, match="entries that cannot be used"):
             parse_labels(found, (2, 3))
+    twice = labels_of([Axis("trial"), Axis("channel", CHANNELS), Axis("channel", CHANNELS)], "it")
+    assert twice.modes == ("channel", "channel_2")
+    assert labels_of([Axis(), Axis(), Axis()], "it") is None

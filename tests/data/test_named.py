@@ -37,29 +37,20 @@ def test_epochs_are_arrays_with_names_and_their_events_are_labels(epochs):
     labels = np.where(epochs.events[:, 2] == 2, "target", "standard")
     same(pca, TensorPCA(target="effect", random_state=0).fit(epochs.get_data(), labels))
     assert pca.transform(epochs).shape == (40, 1)
-    import mne
-
+    mne = pytest.importorskip("mne")
     pattern = pca.inverse_transform(pca.strengths_[None])[0]
     evoked = mne.EvokedArray(pattern, epochs.info, epochs.tmin, verbose="error")
     assert evoked.get_peak(mode="abs", ch_type="eeg")[0] == "Pz"
-
-
-def test_y_may_name_a_column_of_the_metadata(epochs):
-    import pandas as pd
-
-    dose = np.linspace(0, 1, 40)
-    epochs.metadata = pd.DataFrame({"dose": dose})
-    pca = TensorPCA(target="effect", random_state=0).fit(epochs, "dose")
-    same(pca, TensorPCA(target="effect", random_state=0).fit(epochs.get_data(), dose))
-    with pytest.raises(StreamError, match=r"'speed' is no column .*'dose'"):
-        TensorPCA(target="effect").fit(epochs, "speed")
-
-
-def test_epochs_of_frequencies_have_three_axes(epochs):
     power = epochs.compute_tfr("morlet", freqs=[30.0, 40.0], n_cycles=1, return_itc=False, verbose="error")
     stream = open_stream(power)
     assert (stream.dims, stream.length) == ((4, 2, 12), 40)
     assert stream.labels.modes == ("channel", "frequency", "time")
+    dose = np.linspace(0, 1, 40)
+    epochs.metadata = pytest.importorskip("pandas").DataFrame({"dose": dose})  # y may name a column of it
+    pca = TensorPCA(target="effect", random_state=0).fit(epochs, "dose")
+    same(pca, TensorPCA(target="effect", random_state=0).fit(epochs.get_data(), dose))
+    with pytest.raises(StreamError, match=r"'speed' is no column .*'dose'"):
+        TensorPCA(target="effect").fit(epochs, "speed")
 
 
 def test_an_iterable_that_is_its_own_iterator_gives_every_sample_once(rng):
@@ -90,19 +81,9 @@ def test_a_dictionary_of_arrays_of_one_shape_has_one_more_axis(rng):
     assert [row.shape for row in pca.components_] == [(1, 2), (1, 5)]
     assert "left" in pca.summary()
     same(pca, TensorPCA(random_state=0).fit(np.stack(list(arrays.values()), axis=1)))
-
-
-@pytest.mark.parametrize("arrays", [{}, {"a": np.zeros((5, 3))}, {"a": np.zeros((5, 3)), "b": np.zeros((5, 4))}])
-def test_other_dictionaries_are_refused(arrays):
-    with pytest.raises(StreamError, match=r"two arrays or more .* of one shape"):
-        open_stream(arrays)
-
-
-def test_a_y_that_is_not_used_is_said(rng):
-    samples = rng.standard_normal((20, 3, 4))
-    for y in (np.arange(20), None):
-        advice = TensorPCA().fit(samples, y).result_.advice
-        assert any("does not use it" in line for line in advice) is (y is not None)
+    for other in ({}, {"a": np.zeros((5, 3))}, {"a": np.zeros((5, 3)), "b": np.zeros((5, 4))}):
+        with pytest.raises(StreamError, match=r"two arrays or more .* of one shape"):
+            open_stream(other)
 
 
 def test_every_row_of_a_data_frame_of_numbers_is_a_sample_and_columns_have_names(rng):
@@ -127,3 +108,6 @@ def test_columns_of_y_keep_their_names_and_scores_their_order(rng):
     plain = TensorPCA(target="effect", random_state=0).fit(X, y)
     assert plain.effects_ == ["y[0]", "y[1]"]
     assert pca.score(X, y) == plain.score(X, y)
+    for unused in (y[:, 0], None):  # which is said
+        advice = TensorPCA().fit(X, unused).result_.advice
+        assert any("does not use it" in line for line in advice) is (unused is not None)

@@ -62,6 +62,10 @@ def test_a_stream_needs_no_more_than_dims_and_batches():
     assert all(hasattr(stream, name) for name in named)
     assert (stream.dims, stream.length, stream.rereadable, stream.endless) == (DIMS, None, False, False)
     assert open_stream(stream) is stream
+    more = open_stream(Talkative())  # what a stream says of itself counts
+    assert (more.length, more.rereadable, more.kind, more.identity) == (len(SAMPLES), True, "mine", "these")
+    assert not more.whole
+    assert TensorPCA(random_state=0).fit(Talkative()).n_samples_seen_ == len(SAMPLES)
     with pytest.raises(StreamError, match="nan_policy='zero' comes too late"):
         open_stream(Least(), nan_policy="zero")
 
@@ -75,13 +79,6 @@ def test_a_users_stream_is_fitted_and_scored_like_any_other(kind):
         np.testing.assert_allclose(one, other, atol=1e-12)
     np.testing.assert_allclose(own.transform(kind()), usual.transform(plain()), atol=1e-11)
     assert own.score(kind()) == pytest.approx(usual.score(plain()), abs=1e-12)
-
-
-def test_what_a_stream_says_of_itself_counts():
-    stream = open_stream(Talkative())
-    assert (stream.length, stream.rereadable, stream.kind, stream.identity) == (len(SAMPLES), True, "mine", "these")
-    assert not stream.whole
-    assert TensorPCA(random_state=0).fit(Talkative()).n_samples_seen_ == len(SAMPLES)
 
 
 def test_batches_that_do_not_say_what_they_hold_go_on_with_a_warning(tmp_path):

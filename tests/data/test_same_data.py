@@ -1,6 +1,5 @@
 """A run goes on with the data that it was begun with, and with no others."""
 
-import itertools
 import math
 import os
 
@@ -13,6 +12,7 @@ import zarr
 import command
 import tpca.checkpoint
 from damage_kinds import table_of
+from stream_suite import take
 from tpca import RaceSolver, SpikedTensor, open_stream
 from tpca.checkpoint import VERSION, Checkpoints
 from tpca.data.base import Source, read_cost
@@ -30,9 +30,7 @@ SHORT = 16 * math.prod(DIMS)  # entries of a batch: 16 samples, so that one of t
 
 
 def samples_of(n=N, dims=DIMS, strength=1.0):
-    return np.concatenate(
-        list(itertools.islice(SpikedTensor.random(dims, strength).stream(random_state=1, batch_size=1), n))
-    ).astype(np.float32)
+    return take(SpikedTensor.random(dims, strength), n).astype(np.float32)
 
 
 def noise_like(samples):
@@ -86,8 +84,7 @@ def resumed(source, folder, solver=RaceSolver):
     return solver(random_state=1, checkpoint=folder, resume=True).run(source)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# The command.
+# -- The command.
 
 FIT = ["fit", "d.npy", "--solver", "race", "--checkpoint-every", "0", "--quiet"]
 
@@ -103,7 +100,7 @@ def tpca_here(*arguments):
     return done.returncode, done.stderr
 
 
-def test_a_stopped_fit_is_resumed_on_the_same_data_only(tmp_path, monkeypatch, stop_after, short_batches):
+def test_a_stopped_fit_is_resumed_on_the_same_data_and_version_only(tmp_path, monkeypatch, stop_after, short_batches):
     monkeypatch.chdir(tmp_path)
     good = samples_of()
     np.save("d.npy", good)
@@ -137,29 +134,20 @@ def test_a_stopped_fit_is_resumed_on_the_same_data_only(tmp_path, monkeypatch, s
         in_place = what == "what was read in the last batch"
         assert ("the data have changed since the checkpoint: samples" if in_place else "made on other data") in says
         assert left_in(tmp_path / "r") == kept
+    with monkeypatch.context() as later:
+        later.setattr(tpca.checkpoint, "VERSION", VERSION + 1)
+        code, says = resume_with(good)
+    assert (code, says.count("\n")) == (2, 1)
+    assert f"has version {VERSION}, this tpca reads version {VERSION + 1}" in says
+    assert "damaged" not in says
+    assert "--restart" in says
     assert resume_with(good) == (0, "")
     assert tpca_here(*FIT, "--out", "whole") == (0, "")
     for name in ("result.json", "vectors.npz"):
         assert (tmp_path / "r" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-def test_a_checkpoint_of_an_older_version_is_refused_in_one_line(tmp_path, stop_after, monkeypatch):
-    np.save(tmp_path / "d.npy", samples_of())
-    monkeypatch.chdir(tmp_path)
-    with monkeypatch.context() as older:
-        older.setattr(tpca.checkpoint, "VERSION", 1)
-        begun("d.npy", "r/checkpoint", stop_after)
-    code, says = tpca_here(*FIT, "--out", "r", "--resume")
-    assert code == 2
-    assert f"has version 1, this tpca reads version {VERSION}" in says
-    assert "damaged" not in says
-    assert "--restart" in says
-    assert says.count("\n") == 1
-    assert tpca_here(*FIT, "--out", "r", "--restart")[0] == 0
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Every way samples come.
+# -- Every way samples come.
 
 
 LOOKED_AT = {place * (N - 1) // 7 for place in range(8)}
@@ -264,8 +252,7 @@ def test_slabs_of_huge_samples_are_compared(tmp_path, stop_after, monkeypatch):
     assert told(resumed(saved_npy(samples, tmp_path), tmp_path / "run")) == whole
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Files: nothing is read again of what nobody has written to.
+# -- Files: nothing is read again of what nobody has written to.
 
 
 def saved_hdf5(samples, folder):
@@ -292,9 +279,7 @@ FILES = {"npy": saved_npy, "folder": saved_folder, "zarr": saved_zarr, "hdf5": s
 
 def test_nothing_is_read_again_of_files_that_nobody_wrote_to(tmp_path, stop_after, short_batches, monkeypatch):
     path, read, usual = saved_npy(samples_of(), tmp_path), [], StoredStream.batch
-    monkeypatch.setattr(
-        StoredStream, "batch", lambda stream, number, *more: read.append(number) or usual(stream, number)
-    )
+    monkeypatch.setattr(StoredStream, "batch", lambda stream, i, *more: read.append(i) or usual(stream, i))
     position = begun(path, tmp_path / "run", stop_after)
     read.clear()
     resumed(path, tmp_path / "run")
@@ -304,15 +289,11 @@ def test_nothing_is_read_again_of_files_that_nobody_wrote_to(tmp_path, stop_afte
     read.clear()
     resumed(path, tmp_path / "other")
     assert min(read) == 0  # a copy, for all that is known
-
-
-def test_samples_in_other_files_are_refused(tmp_path, stop_after, short_batches):
-    samples = samples_of()
-    begun(saved_folder(samples, tmp_path), tmp_path / "run", stop_after)
-    np.save(tmp_path / "d" / "0.npy", samples[:30])
-    np.save(tmp_path / "d" / "1.npy", samples[30:80])
+    begun(saved_folder(samples_of(), tmp_path), tmp_path / "third", stop_after)
+    np.save(tmp_path / "d" / "0.npy", samples_of()[:30])
+    np.save(tmp_path / "d" / "1.npy", samples_of()[30:80])
     with pytest.raises(CheckpointError, match=r"d/0.npy' and 9 more has other files; resume with the same data, or"):
-        resumed(open_stream(tmp_path / "d", items="batches"), tmp_path / "run")
+        resumed(open_stream(tmp_path / "d", items="batches"), tmp_path / "third")
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -335,20 +316,7 @@ def test_data_that_are_written_to_while_they_are_read_are_refused(kind, kept, tm
     assert rounds
 
 
-def test_reading_that_fails_because_of_a_writer_says_so(tmp_path, short_batches):
-    place = saved_npy(samples_of(), tmp_path)
-
-    def cut_off(record):
-        os.truncate(place, 1000)
-
-    with pytest.raises(StreamError, match=r"have changed while they were read: .* has 1,000 bytes") as refused:
-        RaceSolver(random_state=1, callbacks=[cut_off]).run(place)
-    assert isinstance(refused.value.__cause__, StreamError)  # what was seen of it
-    assert "too early" in str(refused.value.__cause__)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# What a look costs, and what it sees.
+# -- What a look costs, and what it sees.
 
 
 class Counting(Source):
@@ -404,9 +372,14 @@ def test_sparse_batches_in_a_list_are_told_apart():
     assert open_stream([a, a]).identity != open_stream([a, b]).identity
 
 
-def test_data_that_cannot_be_read_are_refused_before_a_long_run(tmp_path):
+def test_data_that_cannot_be_read_are_refused_before_a_long_run_and_those_of_a_writer_by_name(tmp_path, short_batches):
     path, rounds = saved_zarr(samples_of(), tmp_path), []
     (path / "c" / "24" / "0" / "0" / "0").write_bytes(b"not a chunk")
     with pytest.raises(StreamError, match=r"cannot read samples 399 to 399 of .*: restore them"):
         RaceSolver(checkpoint=tmp_path / "run", callbacks=[rounds.append]).run(path)
     assert rounds == []
+    place = saved_npy(samples_of(), tmp_path)
+    with pytest.raises(StreamError, match=r"have changed while they were read: .* has 1,000 bytes") as refused:
+        RaceSolver(random_state=1, callbacks=[lambda _: os.truncate(place, 1000)]).run(place)
+    assert isinstance(refused.value.__cause__, StreamError)  # what was seen of it
+    assert "too early" in str(refused.value.__cause__)

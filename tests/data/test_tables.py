@@ -102,13 +102,6 @@ def test_rows_of_what_is_held_may_come_in_any_order(form, tmp_path):
     np.testing.assert_array_equal(values(open_stream(FORMS[form](mixed, tmp_path), **given)), X[order])
 
 
-def test_a_field_may_have_quotes_commas_and_line_breaks(tmp_path):
-    names = ['a "b", c', "d\ne", "f"]
-    stream = open_stream(csv(frame(genes=names), tmp_path), **COLUMNS)
-    assert stream.labels.axes[0].coords.tolist() == names
-    np.testing.assert_array_equal(values(stream), X)
-
-
 def test_a_table_of_counts_is_sparse_where_few_cells_have_a_row(tmp_path):
     rng = np.random.default_rng(1)
     counts = np.where(rng.random((40, 12, 15)) < 0.02, rng.integers(1, 9, (40, 12, 15)), 0.0)
@@ -185,19 +178,6 @@ def test_what_is_wrong_is_named(change, columns, says, form, tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_a_value_that_is_no_number_is_named_by_its_line(tmp_path):
-    table = frame().astype({"count": object})
-    table.loc[100, "count"] = "much"
-    with pytest.raises(TpcaError, match=r"row 100 of .* \(line 102\) has count 'much', expected a number"):
-        values(open_stream(csv(table, tmp_path), **COLUMNS))
-
-
-def test_a_parquet_file_must_have_the_rows_of_a_sample_together(tmp_path):
-    apart = frame().sort_values("time", kind="stable")
-    with pytest.raises(TpcaError, match=r"row \d+ .*goes on with trial '?0'? after rows of others; sort the table"):
-        open_stream(parquet(apart, tmp_path), **COLUMNS)
-
-
 def test_a_table_without_words_says_what_to_do(tmp_path):
     worded = frame().astype({"gene": str})
     named = r"is a table with columns 'trial', 'gene', 'time', 'count', .* say which columns are .*"
@@ -231,28 +211,33 @@ def test_a_first_line_that_names_no_columns_may_be_a_sample_or_have_an_index(tmp
             open_stream(tmp_path / name)
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
+def test_files_with_a_column_twice_a_short_row_empty_or_odd_values_odd_names_and_files_that_are_none(tmp_path):
+    for text, says in (
         ("trial,gene,time,count,trial\n0,a,1,2,0\n", "has 2 columns 'trial'"),
         ("trial,gene,time,count\n0,a,1\n", "cannot read .* as a table: .*Expected 4 columns, got 3"),
         ("trial,gene,time,count\n0,a,1,2\n0,b,1,\n0,a,2,3\n0,b,2,1\n", "sample 0 contains NaN"),
-    ],
-)
-def test_csv_files_with_a_column_twice_a_short_row_and_an_empty_value(text, says, tmp_path):
-    (tmp_path / "t.csv").write_text(text)
-    with pytest.raises(TpcaError, match=says):
-        values(open_stream(tmp_path / "t.csv", **COLUMNS))
-
-
-@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
-def test_files_that_are_none(name, tmp_path):
-    with pytest.raises(TpcaError, match="no such file"):
-        open_stream(tmp_path / name, **COLUMNS)
-    (tmp_path / name).write_bytes(b"\xff\xfe\x00damaged\n1,2\n" * 5)
-    with pytest.raises(TpcaError, match=r"cannot (read|open)|has no column") as caught:
-        open_stream(tmp_path / name, **COLUMNS)
-    assert "\n" not in str(caught.value)
-    (tmp_path / name).write_bytes(b"")
-    with pytest.raises(TpcaError, match=r"is empty|cannot open"):
-        open_stream(tmp_path / name, **COLUMNS)
+    ):
+        (tmp_path / "t.csv").write_text(text)
+        with pytest.raises(TpcaError, match=says):
+            values(open_stream(tmp_path / "t.csv", **COLUMNS))
+    table = frame().astype({"count": object})
+    table.loc[100, "count"] = "much"
+    with pytest.raises(TpcaError, match=r"row 100 of .* \(line 102\) has count 'much', expected a number"):
+        values(open_stream(csv(table, tmp_path), **COLUMNS))
+    apart = frame().sort_values("time", kind="stable")
+    with pytest.raises(TpcaError, match=r"row \d+ .*goes on with trial '?0'? after rows of others; sort the table"):
+        open_stream(parquet(apart, tmp_path), **COLUMNS)
+    names = ['a "b", c', "d\ne", "f"]  # quotes, commas and line breaks
+    stream = open_stream(csv(frame(genes=names), tmp_path), **COLUMNS)
+    assert stream.labels.axes[0].coords.tolist() == names
+    np.testing.assert_array_equal(values(stream), X)
+    for name in ("none.csv", "none.parquet"):
+        with pytest.raises(TpcaError, match="no such file"):
+            open_stream(tmp_path / name, **COLUMNS)
+        (tmp_path / name).write_bytes(b"\xff\xfe\x00damaged\n1,2\n" * 5)
+        with pytest.raises(TpcaError, match=r"cannot (read|open)|has no column") as caught:
+            open_stream(tmp_path / name, **COLUMNS)
+        assert "\n" not in str(caught.value)
+        (tmp_path / name).write_bytes(b"")
+        with pytest.raises(TpcaError, match=r"is empty|cannot open"):
+            open_stream(tmp_path / name, **COLUMNS)

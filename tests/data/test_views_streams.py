@@ -3,7 +3,7 @@ import threading
 import numpy as np
 import pytest
 
-from stream_suite import Tensor, Workspace, dask_array, hdf5, npy, strided, zarr_array
+from stream_suite import Tensor, dask_array, hdf5, npy, strided, zarr_array
 from tpca import TensorPCA, TpcaError, open_views
 from tpca.data.rows import RowsStream
 from tpca.errors import SampleError, StreamError
@@ -11,13 +11,6 @@ from tpca.tensors import RowsBatch
 
 N, DIMS, STEP = 23, (3, 4, 2), 7
 NAMES = ("left", "middle", "right")
-
-
-@pytest.fixture
-def work(tmp_path):
-    workspace = Workspace(tmp_path)
-    with workspace.stack:
-        yield workspace
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +106,7 @@ def same(batches, others):
 
 class TestConformance:
     @every
-    def test_the_rows_come_in_order_and_in_small_batches(self, how, work):
+    def test_the_rows_come_in_order_in_small_batches_and_have_an_identity(self, how, work):
         views = data()
         stream = opened(how, views, work)
         assert isinstance(stream, RowsStream)
@@ -129,27 +122,16 @@ class TestConformance:
         next(stream.batches())  # a pass that was broken off
         for number, batch in enumerate(batches):  # later passes, also from there on
             same(list(stream.batches(batch.first)), batches[number:])
-
-    @every
-    def test_identity_tells_data_apart(self, how, work):
-        views = data()
-        identity = opened(how, views, work).identity
-        assert identity == opened(how, views, work).identity
-        assert "\n" not in identity
-        assert str(DIMS) in identity
+        assert not any(thread.name.startswith("tpca-prefetch") for thread in threading.enumerate())
+        assert stream.identity == opened(how, views, work).identity
+        assert "\n" not in stream.identity
+        assert str(DIMS) in stream.identity
         for changed in ([views[0] + 1, *views[1:]], [view[:-1] for view in views]):
-            assert identity != opened(how, changed, work).identity
+            assert stream.identity != opened(how, changed, work).identity
 
     @pytest.mark.parametrize(
         ("stored_as", "read_as"),
-        [
-            (np.float32, np.float32),
-            (np.float64, np.float64),
-            (np.float16, np.float32),
-            (np.int16, np.float32),
-            (np.int64, np.float64),
-            (np.bool_, np.float32),
-        ],
+        [("f4", "f4"), ("f8", "f8"), ("f2", "f4"), ("i2", "f4"), ("i8", "f8"), ("?", "f4")],
     )
     @every
     def test_dtypes(self, how, work, stored_as, read_as):
@@ -164,25 +146,6 @@ class TestConformance:
         for source in ([wide, narrow, whole], iter([(wide, narrow, whole)])):
             found = joined(open_views(source).batches())
             same_views(found, [wide, narrow.astype(np.float64), whole.astype(np.float64)])
-
-    def test_an_array_in_memory_is_not_copied(self):
-        views = data()
-        for batch in open_views(views).batches():
-            assert all(np.shares_memory(part, view) for part, view in zip(batch.views, views, strict=True))
-
-    def test_a_stream_is_returned_as_it_is(self):
-        stream = open_views(data())
-        assert open_views(stream) is stream
-        with pytest.raises(StreamError, match=r"nan_policy must be one of raise, omit for views, got 'zero'"):
-            open_views(stream, nan_policy="zero")
-
-    def test_reading_ahead_leaves_no_thread_behind(self, work):
-        stream = open_views([npy(view, work) for view in data()])
-        batches = stream.batches()
-        next(batches)
-        batches.close()
-        list(stream.batches())
-        assert not any(thread.name.startswith("tpca-prefetch") for thread in threading.enumerate())
 
 
 class TestMissing:
@@ -236,7 +199,7 @@ class TestRefused:
             with pytest.raises(SampleError, match=says):
                 list(opened(how, views, work).batches())
 
-    def test_fewer_than_two_views(self, work):
+    def test_fewer_than_two_views_and_no_rows(self, work):
         first, *_ = data()
         needed = "at least two views are needed, got"
         for source in ([first], [], [(first,)], [()], iter([(first,)])):
@@ -244,8 +207,6 @@ class TestRefused:
         for source in (first, npy(first, work), str(npy(first, work)), dask_array(first, work), Tensor(first)):
             refused(StreamError, f"{needed} one; give a list of arrays or paths, one per view", source)
         refused(StreamError, rf"{needed} 1\.", frame([first]), groups=[["left0", "left1"]])
-
-    def test_no_rows(self):
         refused(StreamError, "the views have no rows; give some", data(0))
         refused(StreamError, "the stream of views is empty; give at least one batch", iter([]))
 
@@ -263,25 +224,12 @@ class TestRefused:
         once = iter([(first, second.astype(dtype))])
         refused(SampleError, r"must be real numbers, got dtype .*; convert them to float first", once)
 
-    def test_missing_files_and_other_files(self, work):
+    def test_other_things(self, work):
         first, second, _ = data()
         refused(StreamError, r"no such file or folder: '.*nowhere.npy'", [first, work.path / "nowhere.npy"])
-        (work.path / "notes.txt").write_text("no views")
-        refused(
-            StreamError, r"cannot read samples from '.*notes.txt' \(\.txt\); give", [first, work.path / "notes.txt"]
-        )
+        (work.path / "x.txt").write_text("no views")
+        refused(StreamError, r"cannot read samples from '.*x.txt' \(\.txt\); give", [first, work.path / "x.txt"])
         refused(StreamError, r"no such file or folder", [second, ""])
-
-    def test_a_file_that_ends_early(self, work):
-        first, second, _ = data()
-        path = npy(second, work)
-        whole = path.read_bytes()
-        path.write_bytes(whole[:-200])
-        says = rf"{path.name}' is truncated: its header says {len(whole)} bytes, the file has {len(whole) - 200};"
-        refused(StreamError, says, [first, path])
-
-    def test_other_things(self):
-        first, second, _ = data()
         refused(StreamError, "cannot read views from int; give a list of arrays or paths", 5)
         refused(StreamError, "cannot read views from NoneType; give", None)
         same_views(joined(open_views({"left": first, "right": second}).batches()), [first, second])
@@ -290,7 +238,7 @@ class TestRefused:
         refused(SampleError, "masked arrays would lose their mask", [first, np.ma.array(second)])
         refused(SampleError, "cannot make an array of a list", [first, [[1.0, 2.0], [3.0]]])
 
-    def test_a_change_in_mid_stream(self):
+    def test_a_change_in_mid_stream_and_an_error_of_the_iterable_itself(self):
         batch = data()
         wide = [batch[0], batch[0], batch[2]]
         for bad in (wide, batch[:2], [*batch, batch[0]], [batch[0], batch[1][:3], batch[2]]):
@@ -299,19 +247,20 @@ class TestRefused:
         for bad in ((batch[0],), tuple(view[0] for view in batch)):
             refused(TpcaError, "at least two views|must have shape", iter([tuple(batch), bad]))
         refused(SampleError, "got dtype object", iter([tuple(batch), tuple(view.astype(object) for view in batch)]))
-
-    def test_an_error_of_the_iterable_itself_is_not_hidden(self):
-        def broken():
-            yield tuple(data())
-            raise RuntimeError("the disk is gone")
-
-        with pytest.raises(RuntimeError, match="the disk is gone"):
-            list(open_views(broken()).batches())
+        with pytest.raises(ZeroDivisionError):  # which is not hidden
+            list(open_views(tuple(batch) if i else 1 / i for i in (1, 0)).batches())
 
 
-def test_views_are_no_samples():
+def test_a_stream_of_views_is_returned_as_it_is_holds_the_arrays_themselves_and_no_samples():
+    views = data()
+    stream = open_views(views)
+    assert open_views(stream) is stream
+    with pytest.raises(StreamError, match=r"nan_policy must be one of raise, omit for views, got 'zero'"):
+        open_views(stream, nan_policy="zero")
+    for batch in stream.batches():
+        assert all(np.shares_memory(part, view) for part, view in zip(batch.views, views, strict=True))
     with pytest.raises(SampleError, match="views are no samples of a tensor: TensorCCA fits views"):
-        TensorPCA().fit(open_views(data()))
+        TensorPCA().fit(stream)
 
 
 class TestTables:

@@ -17,14 +17,17 @@ import threading
 import time
 from types import SimpleNamespace
 
+import dask
+import dask.array
 import numpy as np
 import psutil
 import pytest
+from distributed import Client, LocalCluster, wait  # its defaults first: `dask.config.set` takes back what came later
 from typer.testing import CliRunner
 
 import stream_suite
 from research.cluster import round_traffic
-from stream_suite import Workspace, folder, hdf5, npy
+from stream_suite import folder, hdf5, npy
 from tpca import SpikedTensor, TensorCCA, TensorPCA
 from tpca.cli import app
 from tpca.cli.cluster import cluster
@@ -63,12 +66,8 @@ def zarr_array(data, work, chunks=None):
 @pytest.fixture(scope="module", autouse=True)
 def forked():
     """Workers are forks of one process that has imported everything, which would take each of them two seconds."""
-    import dask
-    import distributed  # noqa: F401 (its defaults first: `set` takes back all that came after it)
-
-    multiprocessing.set_forkserver_preload(
-        ["distributed", "tpca.estimators", "tpca.engines.dask", "zarr", "dask.array"]
-    )
+    loaded = ["distributed", "tpca.estimators", "tpca.engines.dask", "zarr", "dask.array"]
+    multiprocessing.set_forkserver_preload(loaded)
     multiprocessing.forkserver.ensure_running()
     lean = {"worker.multiprocessing-method": "forkserver", "worker.profile.enabled": False}
     lean |= {"admin.tick.interval": "1s", "admin.system-monitor.interval": "10s"}
@@ -78,9 +77,6 @@ def forked():
 
 @contextlib.contextmanager
 def cluster_of(workers, stealing=False):
-    import dask
-    from distributed import Client, LocalCluster
-
     options = {"processes": True, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": logging.CRITICAL}
     # Stealing, on a busy machine, moves tasks, and with them bytes, which are counted here.
     with dask.config.set({"distributed.scheduler.work-stealing": stealing}):
@@ -93,11 +89,6 @@ def cluster_of(workers, stealing=False):
 def client():
     with cluster_of(3) as client:
         yield client
-
-
-@pytest.fixture
-def work(tmp_path):
-    return Workspace(tmp_path)
 
 
 @pytest.fixture(autouse=True)
@@ -159,8 +150,6 @@ def with_holes(work, policy):
 
 
 def blocks(work=None):
-    import dask.array
-
     return dask.array.from_array(samples_of(210), chunks=((30, 25, 50, 5, 5, 95), 6, 5, 2))
 
 
@@ -216,10 +205,8 @@ class TestBits:
         place = zarr_array(samples_of(500, (4, 3, 5, 4), 3.0), work)
         leg = Leg(steps=7, step_size=0.05)
         schedule = Schedule("short", stages=((leg, leg),), ascent=(leg, leg), selection=6, estimation=(leg, leg))
-        runs = [
-            PaperSolver(random_state=0, schedule=schedule).run(o)
-            for o in (LocalEngine(place), DaskEngine(client, place))
-        ]
+        engines = (LocalEngine(place), DaskEngine(client, place))
+        runs = [PaperSolver(random_state=0, schedule=schedule).run(engine) for engine in engines]
         assert told(runs[0]) == told(runs[1])
         assert runs[0].n_samples > 300
 
@@ -250,38 +237,32 @@ class TestPositions:
             assert got == expected
             assert engine.n_skipped == 12
 
-    def test_a_checkpoint_made_on_a_cluster_is_finished_here(self, client, work):
-        place = zarr_array(samples_of(160), work)
-        whole = told(RaceSolver(random_state=0).run(LocalEngine(place)))
-        kept = {"checkpoint": work.path / "kept", "checkpoint_every": 0}
-
-        def stop(record):
-            if record["samples"] > 60:
-                raise InterruptedError
-
-        with pytest.raises(InterruptedError):
-            RaceSolver(random_state=0, callbacks=[stop], **kept).run(DaskEngine(client, place))
-        assert told(RaceSolver(random_state=0, resume=True, **kept).run(LocalEngine(place))) == whole
-
     @pytest.mark.parametrize("begun_here", [True, False])
-    def test_changed_samples_are_noticed_by_either_engine(self, client, work, rng, begun_here):
+    @pytest.mark.parametrize("kind", ["files", "blocks"])
+    def test_changed_samples_are_noticed_by_either_engine(self, kind, begun_here, client, work, rng):
         samples, asks = samples_of(120), asks_of(rng)
-        place = zarr_array(samples, work, chunks=(1, *DIMS))
-        engines = (LocalEngine, lambda stream: DaskEngine(client, stream))
+
+        def opened():
+            if kind == "blocks":
+                return dask.array.from_array(samples.copy(), chunks=(20, *DIMS))
+            return open_stream(zarr_array(samples, work, chunks=(1, *DIMS)))
+
+        source, engines = opened(), (LocalEngine, lambda stream: DaskEngine(client, stream))
         begin, other = engines if begun_here else engines[::-1]
-        first = begin(open_stream(place))
+        expected = parted(LocalEngine(source), (30, 45, 20), asks)[2:]
+        first = begin(source)
         first.keep()
         parted(first, (30, 45), asks)
         position = first.position()
         assert position["read"]["end"] >= 75
-        for make in (begin, other):  # files that nobody has written to, and a copy
-            make(open_stream(place)).seek(position)
-            make(open_stream(zarr_array(samples, work, chunks=(1, *DIMS)))).seek(position)
+        for make, same in itertools.product((begin, other), (source, opened())):  # what nobody wrote to, and a copy
+            again = make(same)
+            again.seek(position)
+            assert parted(again, (20,), asks) == expected
         samples[10] *= -1
-        changed = open_stream(zarr_array(samples, work, chunks=(1, *DIMS)))
         for make in (begin, other):
             with pytest.raises(CheckpointError, match=r"changed since the checkpoint: (samples 0 to|.* it had)"):
-                make(changed).seek(position)
+                make(opened()).seek(position)
 
     def test_reading_that_fails_because_of_a_writer_says_so(self, client, work, rng):
         place = npy(samples_of(120), work)
@@ -290,22 +271,6 @@ class TestPositions:
         os.truncate(place, 1000)
         with pytest.raises(StreamError, match=r"have changed while they were read: .* has 1,000 bytes"):
             parted(engine, (100,), asks_of(rng))
-
-    def test_blocks_of_a_dask_array_are_compared(self, client, rng):
-        da = pytest.importorskip("dask.array")
-        samples, asks = samples_of(120), asks_of(rng)
-        array = da.from_array(samples, chunks=(20, *DIMS))
-        expected = parted(LocalEngine(array), (50, 30), asks)[1:]
-        first = DaskEngine(client, array)
-        first.keep()
-        parted(first, (50,), asks)
-        position = first.position()
-        for make in (LocalEngine, lambda source: DaskEngine(client, source)):
-            again = make(array)
-            again.seek(position)
-            assert parted(again, (30,), asks) == expected
-            with pytest.raises(CheckpointError, match="differ"):
-                make(array + 1).seek(position)
 
 
 class TestTraffic:
@@ -367,33 +332,28 @@ def fake_cluster(everyone, tasks, patience=0.0):
     return Cluster(SimpleNamespace(scheduler_info=about, processing=lambda: tasks), patience)
 
 
+ONE_PAUSED = {"a": "running", "b": "paused"}
+
+
 @pytest.mark.parametrize(
     ("everyone", "tasks", "says"),
     [
         ({}, {}, "has 0 workers, 0 of them paused"),
-        (
-            {"a": "running", "b": "paused"},
-            {"b": ["x"]},
-            "has 2 workers, 1 of them paused .* worked for 0 seconds; start",
-        ),
-        ({"a": "running", "b": "paused"}, {"a": ["x"], "b": ["x"]}, None),
+        (ONE_PAUSED, {"b": ["x"]}, "has 2 workers, 1 of them paused .* worked for 0 seconds; start"),
+        (None, {}, "the connection to the scheduler .* is lost .TimeoutError"),
+        (ONE_PAUSED, {"a": ["x"], "b": ["x"]}, None),
         ({"a": "running"}, {"a": ["of somebody else"]}, None),
     ],
 )
 def test_who_is_at_work_and_why_nobody_is(everyone, tasks, says, monkeypatch):
     monkeypatch.setattr(cluster_module, "LOOK", 0.02)
-    cluster = fake_cluster(everyone, tasks)
+    cluster = fake_cluster(everyone, tasks, patience=0.2 if everyone is None else 0.0)
     cluster.client.gather = lambda _: time.sleep(0.1) or []  # some looks
     if says is None:
         assert cluster.gather([]) == []
     else:
         with pytest.raises(ClusterError, match=says):
-            cluster.gather([])
-
-
-def test_a_scheduler_that_does_not_answer_is_lost():
-    with pytest.raises(ClusterError, match=r"the connection to the scheduler .* is lost .TimeoutError"):
-        fake_cluster(None, {}, patience=0.2).workers()
+            cluster.workers() if everyone is None else cluster.gather([])
 
 
 @pytest.mark.parametrize(
@@ -440,8 +400,6 @@ class TestFaults:
 
         so this is a cluster of its own, whose nannies have started theirs.
         """
-        from distributed import wait
-
         place = zarr_array(samples_of(280), work)
         expected = told(SOLVERS[name]().run(LocalEngine(place)))
         with cluster_of(2) as doomed:
@@ -529,12 +487,19 @@ class TestFaults:
         asks = asks_of(rng)
         assert parted(DaskEngine(client, place), [60], asks) == parted(LocalEngine(place), [60], asks)
 
-    def test_a_chunk_that_cannot_be_read_is_named_and_its_worker(self, client, work, rng):
-        place = zarr_array(samples_of(100), work, chunks=(10, *DIMS))
+    def test_what_workers_cannot_read_is_named(self, client, work, rng):
+        samples, asks = samples_of(100), asks_of(rng)
+        place = zarr_array(samples, work, chunks=(10, *DIMS))
         (chunk,) = work.path.rglob("c/4/0/0/0")
         chunk.write_bytes(b"no longer what it was")
         with pytest.raises(StreamError, match=r"samples 40 to 49 .*on worker tcp://"):
-            DaskEngine(client, place).reduce(Gradients(asks_of(rng)), 100)
+            DaskEngine(client, place).reduce(Gradients(asks), 100)
+        for source in (samples, iter([samples[:1], samples]), TRUTH.stream()):
+            with pytest.raises(StreamError, match="save the samples as Zarr"):
+                DaskEngine(client, source)
+        samples[33, 0, 0, 0] = np.nan
+        with pytest.raises(SampleError, match="sample 33 contains NaN or Inf"):
+            DaskEngine(client, zarr_array(samples, work)).reduce(Gradients(asks), 60)
 
     @pytest.mark.slow
     def test_samples_that_kill_their_workers_are_named(self, client, work, rng, monkeypatch):
@@ -550,18 +515,6 @@ class TestFaults:
         first, last = map(int, re.search(r"samples (\d+) to (\d+)", str(told_so.value)).groups())
         assert first <= 35 <= last
         assert last - first < 60
-
-    def test_a_missing_number_is_named(self, client, work, rng):
-        samples = samples_of(60)
-        samples[33, 0, 0, 0] = np.nan
-        with pytest.raises(SampleError, match="sample 33 contains NaN or Inf"):
-            DaskEngine(client, zarr_array(samples, work)).reduce(Gradients(asks_of(rng)), 60)
-
-    def test_what_workers_cannot_read_is_refused_with_a_way_out(self, client):
-        samples = samples_of(20)
-        for source in (samples, iter([samples[:1], samples]), TRUTH.stream()):
-            with pytest.raises(StreamError, match="save the samples as Zarr"):
-                DaskEngine(client, source)
 
 
 @contextlib.contextmanager
@@ -585,8 +538,6 @@ def processes(folder, **changed):
 
 class TestLostScheduler:
     def test_the_checkpoint_is_intact_and_the_run_goes_on_elsewhere(self, client, work):
-        from distributed import Client
-
         place = zarr_array(samples_of(160), work)
         whole = told(RaceSolver(random_state=0).run(LocalEngine(place)))
         kept = {"checkpoint": work.path / "kept", "checkpoint_every": 0}
@@ -605,16 +556,6 @@ class TestLostScheduler:
         assert told(RaceSolver(random_state=0, resume=True, **kept).run(LocalEngine(place))) == whole
         kept["checkpoint"] = work.path / "also kept"
         assert told(RaceSolver(random_state=0, resume=True, **kept).run(DaskEngine(client, place))) == whole
-
-    def test_a_cluster_without_workers_is_not_waited_for_for_ever(self, rng, work):
-        from distributed import Client, LocalCluster
-
-        place = zarr_array(samples_of(20), work)
-        options = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
-        with LocalCluster(n_workers=0, **options) as empty, Client(empty, set_as_default=False) as lonely:
-            engine = DaskEngine(lonely, place, patience=0.5)
-            with pytest.raises(ClusterError, match="has 0 workers"):
-                engine.reduce(Gradients(asks_of(rng)), 5)
 
 
 def fitting(arguments, out):
@@ -687,8 +628,6 @@ class TestCommand:
         ids=["another version", "none"],
     )
     def test_a_worker_with_another_tpca_or_none_is_named(self, other, says, work, rng):
-        from distributed import Client
-
         (work.path / "tpca").mkdir()
         (work.path / "tpca" / "__init__.py").write_text(other)
         place = zarr_array(samples_of(20), work)
@@ -732,8 +671,6 @@ class TestViews:
         assert here[1:] == (398, 52, 1)
 
     def test_views_that_are_dask_arrays_use_the_active_client(self, client, monkeypatch):
-        import dask.array
-
         monkeypatch.setattr(vectors, "BATCH_ENTRIES", 90 * sum(DIMS))
         views = views_of(300)
         arrays = [dask.array.from_array(view, chunks=(90, -1)).persist() for view in views]
@@ -746,8 +683,6 @@ class TestViews:
 
 class TestDoors:
     def test_the_estimator_uses_the_active_client_for_a_dask_array(self, client, monkeypatch):
-        import dask.array
-
         samples = samples_of(120)
         array = dask.array.from_array(samples, chunks=(20, *DIMS)).persist()
         asked, reduce = [], DaskEngine.reduce
@@ -811,8 +746,6 @@ class TestReaders:
 
     @pytest.mark.parametrize("given", ["engine", "array", "persisted array"])
     def test_workers_read_for_transform_and_score(self, given, client, work, pca, monkeypatch):
-        import dask.array
-
         samples = samples_of(130)
         array = dask.array.from_array(samples, chunks=((30, 25, 50, 25), 6, 5, 2))
         X = {"engine": zarr_array(samples, work), "array": array, "persisted array": array.persist()}[given]
@@ -833,8 +766,6 @@ class TestReaders:
 
     @pytest.mark.parametrize("given", ["engine", "arrays"])
     def test_workers_read_views(self, given, client, work, cca, monkeypatch):
-        import dask.array
-
         monkeypatch.setattr(vectors, "BATCH_ENTRIES", 90 * sum(DIMS))
         views = views_of(300)
         files = [zarr_array(view, work, chunks=(30, view.shape[1])) for view in views]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from research.law import LawEngine
-from stream_suite import Workspace, zarr_array
+from stream_suite import zarr_array
 from tpca import SpikedTensor
 from tpca.data import open_stream, stored
 from tpca.data.base import Layout
@@ -109,18 +109,14 @@ def test_groups_cover_the_round_in_order_and_are_large_enough(lengths, place, n,
         assert alone.group(first) == alone.group(stop - 1) == g
 
 
-def test_groups_do_not_depend_on_anything_but_the_question(rng):
+def test_what_travels_is_the_smaller_of_sum_and_gradients_and_groups_depend_on_the_question_only(rng):
+    """A sum of samples needs no question on the way; a group that ends with gradients does."""
     where, ask = layout([100] * 80, entries=2**17), Gradients([query(rng)])
-    assert cut_samples(None, np.float64, ask, 0, 8000).leaves == 1
-    assert cut_samples(replace(where, private=True), np.float64, ask, 0, 8000).leaves == 1
-    small = cut_samples(where, np.float64, ask, 0, 60)
-    large = cut_samples(where, np.float64, ask, 0, 8000)
+    private = cut_samples(replace(where, private=True), np.float64, ask, 0, 8000)
+    assert cut_samples(None, np.float64, ask, 0, 8000).leaves == private.leaves == 1
+    small, large = (cut_samples(where, np.float64, ask, 0, n) for n in (60, 8000))
     assert (small.leaves, large.leaves) == (1, 64)
     assert cut_samples(where, np.float64, ask, 0, None) == large  # to the end of the pass
-
-
-def test_what_travels_is_the_smaller_of_sum_and_gradients(rng):
-    """A sum of samples needs no question on the way; a group that ends with gradients does."""
     where = layout([10] * 4)
 
     def asked(dtype, *queries):
@@ -153,11 +149,6 @@ def test_queries_travel_without_what_is_not_needed(rng):
     for sent, got in zip(asks, pickle.loads(pickle.dumps(asks)), strict=True):
         for a, b in zip(sent.replicas, got.replicas, strict=True):
             np.testing.assert_array_equal(a, b)
-
-
-@pytest.fixture
-def work(tmp_path):
-    return Workspace(tmp_path)
 
 
 @pytest.fixture
@@ -225,19 +216,12 @@ def test_an_array_can_be_read_again_and_an_iterator_cannot(rng):
         LawEngine(TRUTH).rewind()
 
 
-def test_law_engine_ends_and_counts(rng):
+def test_a_law_ends_counts_and_has_a_name_of_its_own(rng):
     engine = LawEngine(TRUTH, random_state=1, max_samples=10)
     assert not engine.endless
-    assert engine.reduce(Gradients([query(rng)]), 7).n == 7
-    assert engine.reduce(Gradients([query(rng)]), 7).n == 3
-    assert engine.reduce(Gradients([query(rng)]), 7).n == 0
+    assert [engine.reduce(Gradients([query(rng)]), 7).n for _ in range(3)] == [7, 3, 0]
     assert open_engine(engine) is engine
-
-
-def test_laws_of_different_signals_are_different_data():
-    truths = [
-        SpikedTensor.random((4, 4, 4), strength, random_state=seed) for strength, seed in ((1.0, 1), (1.0, 2), (2.0, 1))
-    ]
-    names = [LawEngine(truth).identity for truth in truths]
-    assert len(set(names)) == 3
-    assert LawEngine(truths[0]).identity == names[0]
+    kinds = ((1.0, 1), (1.0, 2), (2.0, 1), (1.0, 1))
+    laws = [LawEngine(SpikedTensor.random((4, 4, 4), strength, random_state=seed)) for strength, seed in kinds]
+    assert len({law.identity for law in laws}) == 3
+    assert laws[0].identity == laws[3].identity

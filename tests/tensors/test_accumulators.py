@@ -1,4 +1,7 @@
-"""Every accumulator on every engine: the same numbers, however the samples come and wherever they are read."""
+"""Every accumulator on every engine and device: the same numbers, however samples come and wherever they are read.
+
+Of samples on a device none crosses to the host.
+"""
 
 import ast
 import copy
@@ -8,12 +11,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import naive
 import tpca
+from homes import CUPY, JAX, NUMPY, STRICT, TORCH, TORCH_CUDA, elsewhere, homes
 from research.law import LawEngine
 from stream_suite import Workspace, npy, pieces, zarr_array
 from tpca import SpikedTensor, open_stream
@@ -23,7 +28,7 @@ from tpca.data.rows import open_rows, row_keys
 from tpca.engines import DaskEngine, LocalEngine, PushEngine
 from tpca.engines import base as groups
 from tpca.engines.base import cut_samples
-from tpca.errors import StreamError
+from tpca.errors import DeviceMemoryError, SampleError, StreamError, TpcaError
 from tpca.inference.design import Design
 from tpca.inference.scatter import Tangents
 from tpca.inference.units import Contributions, Units, UnitSums
@@ -47,7 +52,9 @@ from tpca.tensors import (
     TensorSum,
     accumulators,
 )
+from tpca.tensors.accumulators import gradient_bytes
 from tpca.tensors.blocks import Partition
+from tpca.tensors.namespaces import crossed
 from tpca.tensors.rows import BatchLists, BatchSums, scores
 
 DIMS, N = (3, 4, 5), 37
@@ -206,11 +213,14 @@ def influence_of(rows):
     return [(h**2).T @ rows**2, (h**2 * y).T @ rows, np.sum(h**2 * y**2, axis=0)]
 
 
-def mode_moments_of(samples):
-    """Sums of the Gram matrices of unfoldings of samples of length one."""
-    units = [sample / np.linalg.norm(sample) for sample in samples]
-    unfolded = [[np.moveaxis(u, m, 0).reshape(DIMS[m], -1) for u in units] for m in (0, 2)]
-    return [sum(u @ u.T for u in own) for own in unfolded]
+def mode_moments_of(samples, modes=(0, 2), step=1):
+    """Sums of the Gram matrices of unfoldings of samples, or of every ``step``-th slice of them, of length one."""
+    found = []
+    for m in modes:
+        some = samples[:, :, ::step] if m == 0 else samples[:, ::step]
+        units = [np.moveaxis(x / np.linalg.norm(x), m, 0).reshape(DIMS[m], -1) for x in some]
+        found.append(sum(u @ u.T for u in units))
+    return found
 
 
 @dataclass(frozen=True)
@@ -295,6 +305,11 @@ CASES = {
     "sample gradients": Case(lambda: SampleGradients(FRESH), lambda p: [p.gradients], sample_gradients_of),
     "mode moments": Case(
         lambda: ModeMoments(DIMS, (0, 2), 2**16), lambda p: [p.moments[0], p.moments[2]], mode_moments_of
+    ),
+    "some moments": Case(
+        lambda: ModeMoments(DIMS, (0, 1, 2), 30),
+        lambda p: list(p.moments.values()),
+        lambda x: mode_moments_of(x, range(3), 2),
     ),
     "scores": Case(
         lambda: BatchLists(scores, VECTORS, MEANS),
@@ -580,3 +595,138 @@ def test_every_accumulator_of_the_package_is_here():
         found |= {name for name, own in bases.items() if own & found}
     blanks = [case.blank() for case in CASES.values()]
     assert found - {"Accumulator"} == {type(blank).__name__ for blank in blanks}
+
+
+# -- samples on a device ----------------------------------------------------------------------------------------------
+
+SINGLE = SAMPLES.astype(np.float32)
+
+
+ON_DEVICES = ("sum", "rewards", "gradients", "sub-batches", *OF_FEW, "some moments")
+
+
+def slow_jax(names):
+    """Every operation is compiled by JAX: in `make test`, two accumulators say what all do."""
+    quick = ("gradients", "sub-batches")
+    for home in elsewhere():
+        for name in names:
+            marks = [*home.marks, *([pytest.mark.slow] if home.values[0] == JAX and name not in quick else [])]
+            yield pytest.param(home.values[0], name, id=f"{home.id}-{name}", marks=marks)
+
+
+@pytest.mark.parametrize(("home", "name"), list(slow_jax(ON_DEVICES)))
+def test_accumulators_find_on_a_device_what_they_find_on_the_host(home, name, monkeypatch):
+    monkeypatch.setattr(stored, "DEVICE_BATCH_ENTRIES", 10 * int(np.prod(DIMS)))
+    case = CASES[name]
+    expected, found = (LocalEngine(x).reduce(case.blank(), 33) for x in (SINGLE, home.put(SINGLE)))
+    assert found.n == expected.n == 33
+    for own, other in zip(case.result(found), case.result(expected), strict=True):
+        assert isinstance(own, np.ndarray)  # float32 on both sides: sums of 33 numbers differ by rounding
+        np.testing.assert_allclose(own, other, rtol=2e-4, atol=2e-5 * max(1.0, np.abs(other).max()))
+
+
+@pytest.mark.parametrize("home", elsewhere())
+def test_a_round_brings_gradients_to_the_host_and_no_sample(home):
+    """Samples of 8⁴, 50 of them; what crosses is no more than the gradients (float32 at most) and a kilobyte."""
+    dims = (8, 8, 8, 8)
+    samples = home.put(RNG.standard_normal((50, *dims)).astype(np.float32))
+    partition = Partition.singles(dims)
+    queries = (Query(partition, tuple(RNG.standard_normal((10, d)).astype(np.float32) for d in dims)),)
+    engine = LocalEngine(samples)
+    engine.reduce(Gradients(queries), 10)  # what is looked at once, whether samples differ, is behind
+    before = crossed.nbytes
+    engine.reduce(Gradients(queries), 40)
+    assert crossed.nbytes - before <= gradient_bytes(queries) + 1024
+    assert gradient_bytes(queries) + 1024 < 8**4 * 4  # less than a single sample
+
+
+@pytest.mark.parametrize("home", homes(JAX, TORCH, TORCH_CUDA, CUPY))  # the standard has no float16
+def test_samples_in_half_precision_are_added_up_in_float32(home):
+    samples = 1 + RNG.random((3000 if home != JAX else 300, 2, 3))
+    narrow = samples.astype(np.float16)
+    total = LocalEngine(home.put(narrow)).reduce(TensorSum()).total
+    assert total.dtype == np.float32
+    np.testing.assert_allclose(total, narrow.sum(axis=0, dtype=np.float64), rtol=1e-5)  # float16 ends at 2048
+    if home in (JAX, TORCH):
+        brief = home.put(SINGLE)
+        stream = open_stream(brief.astype("bfloat16") if home == JAX else brief.bfloat16())
+        assert stream.dtype == np.float32
+        found = LocalEngine(stream).reduce(TensorSum()).total
+        np.testing.assert_allclose(found, SINGLE.sum(axis=0), atol=0.15)  # 37 numbers of size 1, each to 1/512
+
+
+@pytest.mark.parametrize("home", homes(STRICT, TORCH))
+def test_float64_stays_float64_and_what_identifies_samples_is_a_few_numbers(home):
+    samples = SINGLE.astype(np.float64) + 1e-9
+    total = LocalEngine(home.put(samples)).reduce(TensorSum()).total
+    np.testing.assert_allclose(total, samples.sum(axis=0), rtol=1e-13, atol=1e-13)
+    before = crossed.nbytes
+    one, other, again = (open_stream(home.put(x)).identity for x in (SINGLE, SINGLE + 1, SINGLE))
+    assert one == again != other
+    assert crossed.nbytes - before <= 3 * 64
+
+
+def test_float64_of_jax_where_it_was_switched_on():
+    import jax
+
+    with jax.enable_x64(True):
+        test_float64_stays_float64_and_what_identifies_samples_is_a_few_numbers(JAX)
+    assert JAX.put(SINGLE.astype(np.float64)).dtype == np.float32
+    assert not any(one.marks for one in homes(NUMPY, STRICT, JAX))  # which are tested everywhere
+
+
+@pytest.mark.parametrize("home", homes(STRICT, TORCH))
+@pytest.mark.parametrize("policy", ["omit", "zero"])
+def test_samples_with_missing_entries_are_left_out_or_filled_in_there(home, policy):
+    holes = SINGLE.copy()
+    holes[3, 1, 1, 1], holes[5] = np.nan, np.inf
+    expected = LocalEngine(open_stream(holes, nan_policy=policy)).reduce(TensorSum())
+    engine = LocalEngine(open_stream(home.put(holes), nan_policy=policy))
+    found = engine.reduce(TensorSum())
+    assert (found.n, engine.n_skipped) == (expected.n, 2 if policy == "omit" else 1)
+    np.testing.assert_allclose(found.total, expected.total, rtol=1e-5, atol=1e-5)
+
+
+class OutOfMemoryError(RuntimeError):
+    """As PyTorch says it."""
+
+
+@pytest.mark.parametrize(
+    ("cause", "raised", "says"),
+    [
+        (OutOfMemoryError("CUDA out of memory."), DeviceMemoryError, r"37 samples, 8,880 bytes, .* at most 18 samples"),
+        (ZeroDivisionError(), ZeroDivisionError, "^$"),
+    ],
+)
+def test_a_device_without_memory_says_how_many_samples_would_fit(cause, raised, says, monkeypatch):
+    assert issubclass(DeviceMemoryError, TpcaError)
+    assert issubclass(DeviceMemoryError, MemoryError)
+    batch = DenseBatch(STRICT.put(SINGLE))
+    monkeypatch.setattr(batch, "add_to", mock.Mock(side_effect=cause))
+    with pytest.raises(raised, match=says):
+        PushEngine(DIMS).push(batch, TensorSum(), 37)
+
+
+def test_a_missing_package_is_named_and_what_is_no_real_number_refused(monkeypatch):
+    import array_api_strict as xp
+
+    with pytest.raises(SampleError, match="real numbers, got dtype complex64"):
+        open_stream(xp.zeros((3, 2, 2), dtype=xp.complex64))
+
+    class Tensor:
+        __module__ = "torch"
+        shape, ndim, device, dtype = (3, 2, 2), 3, "cpu", "torch.float16"
+
+        def __dlpack__(self): ...
+
+    monkeypatch.setattr("tpca.tensors.namespaces.COMPAT", ("no_such_package",))
+    with pytest.raises(SampleError, match=r"torch need the package array-api-compat.*tpca\[arrays\]"):
+        open_stream(Tensor())
+
+
+@pytest.mark.parametrize("home", homes(NUMPY, STRICT))
+def test_what_learns_the_noise_names_the_sample_that_misses_entries(home):
+    holes = SINGLE.copy()
+    holes[17, 0, 1, 2] = np.nan
+    with pytest.raises(SampleError, match="sample 17 contains NaN or Inf"):
+        LocalEngine(home.put(holes)).reduce(ModeMoments(DIMS, (0, 1), 2**16), N)

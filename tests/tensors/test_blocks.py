@@ -27,20 +27,12 @@ def test_halves_are_the_most_even_split_there_is(dims):
     assert b == min(max(s, total // s) for s in splits)
 
 
-def test_halves_keep_equal_modes_in_order():
-    assert Partition.halves((9,) * 3).groups == ((0,), (1, 2))
-    assert Partition.halves((9,) * 4).groups == ((0, 1), (2, 3))
-    assert Partition.halves((9,) * 5).groups == ((0, 1), (2, 3, 4))
-    assert Partition.halves((9,) * 6).groups == ((0, 1, 2), (3, 4, 5))
-
-
-@pytest.mark.parametrize("groups", [((0, 1),), ((0, 1), (1, 2)), ((0, 1), (2, 3), ()), ((0, 4), (1, 2))])
-def test_groups_that_are_no_partition_are_refused(groups):
-    with pytest.raises(PartitionError, match=r"exactly once"):
-        Partition((3, 4, 5, 6), groups)
-
-
-@pytest.mark.parametrize(("dims", "says"), [((5,), "at least 2 modes"), ((5, 1), "at least 2 long"), ((), "2 modes")])
-def test_dims_below_two_are_refused(dims, says):
-    with pytest.raises(ModelError, match=says):
-        Partition.singles(dims)
+def test_halves_keep_equal_modes_in_order_and_what_is_no_partition_is_refused():
+    halves = {3: ((0,), (1, 2)), 4: ((0, 1), (2, 3)), 5: ((0, 1), (2, 3, 4)), 6: ((0, 1, 2), (3, 4, 5))}
+    assert {order: Partition.halves((9,) * order).groups for order in halves} == halves
+    for groups in (((0, 1),), ((0, 1), (1, 2)), ((0, 1), (2, 3), ()), ((0, 4), (1, 2))):
+        with pytest.raises(PartitionError, match=r"exactly once"):
+            Partition((3, 4, 5, 6), groups)
+    for dims, says in (((5,), "at least 2 modes"), ((5, 1), "at least 2 long"), ((), "2 modes")):
+        with pytest.raises(ModelError, match=says):
+            Partition.singles(dims)

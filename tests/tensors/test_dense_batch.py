@@ -123,17 +123,13 @@ def test_identities_are_traces(groups, rng, home):
     np.testing.assert_allclose(answer.rewards[0], np.sum(answer.gradients[0][0] * replicas[0][0]), rtol=home.rtol)
 
 
-def test_every_finite_number_of_half_precision_is_widened_exactly():
+@pytest.mark.parametrize("times", [1.0, 1e6])
+def test_half_precision_is_widened_exactly_and_single_narrowed_to_the_nearest_half_or_to_infinity(times):
     every = np.arange(2**16, dtype=np.uint16).view(np.float16)
     finite = every[np.isfinite(every)]
     np.testing.assert_array_equal(widened(finite), finite.astype(np.float32))
-
-
-@pytest.mark.parametrize("times", [1.0, 1e6])
-def test_single_precision_is_narrowed_to_the_nearest_half_or_to_infinity(times):
-    numbers = (times * np.random.default_rng(0).standard_normal(5000) * 10.0 ** np.arange(-5, 0).repeat(1000)).astype(
-        np.float32
-    )
+    drawn = np.random.default_rng(0).standard_normal(5000) * 10.0 ** np.arange(-5, 0).repeat(1000)
+    numbers = (times * drawn).astype(np.float32)
     half = np.empty(numbers.shape, np.float16)
     narrowed(numbers.copy(), half)
     with np.errstate(over="ignore"):

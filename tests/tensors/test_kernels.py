@@ -32,10 +32,6 @@ def test_a_sum_has_the_same_bits_whoever_adds_it_up(dtype, monkeypatch):
     exact = 2 * samples.sum(axis=0, dtype=float)
     # Each of the n additions rounds off half a unit in the last place of a sum below 2^7.
     np.testing.assert_allclose(found[0], exact, rtol=0, atol=2 * len(samples) * 2.0**6 * np.finfo(dtype).eps)
-
-
-def test_a_missing_entry_of_a_long_batch_is_named():
-    samples = long_batch(np.float32)
     samples[3, 1, 2, 6999] = np.nan
     with pytest.raises(SampleError, match="sample 13 contains NaN"):
         DenseBatch(samples, unchecked=10).add_to(None)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stream_suite import Workspace, hdf5, npy, zarr_array
+from stream_suite import hdf5, npy, take, zarr_array
 from tpca import PaperSolver, RaceSolver, SpikedTensor, TensorPCA, open_stream
 from tpca.errors import SampleError
 from tpca.solvers import LeastSquares
@@ -22,18 +22,8 @@ from tpca.tensors import SlabBatch
 SCRIPT = Path(__file__).parents[1] / "memory_of_fit.py"
 
 
-def take(truth, n, seed=1):
-    """The first n samples of a stream as one array."""
-    return np.concatenate(list(itertools.islice(truth.stream(random_state=seed, batch_size=1), n)))
-
-
 def in_group(data, work, chunks):
     return hdf5(data, work, "::/group/x", chunks=chunks)
-
-
-@pytest.fixture
-def work(tmp_path):
-    return Workspace(tmp_path)
 
 
 @pytest.fixture
