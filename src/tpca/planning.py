@@ -37,7 +37,6 @@ from tpca.solvers.race.strategies import RaceSize, least_bytes, size_within
 from tpca.tensors.blocks import check_dims
 from tpca.wording import amount, approximately
 
-MAX_MODES = 12
 ENOUGH = ((2.0, "enough"), (1.0, "borderline"), (-1.0, "too few"))  # from so many times N₅₀ on
 
 # C by order: at the sizes measured, beyond them, and those values of d.  Of 378 stored trials (docs/reproduction/
@@ -65,12 +64,8 @@ class Problem:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dims", check_dims(self.dims))
-        if len(self.dims) > MAX_MODES:
-            raise ModelError(
-                f"a plan covers orders up to {MAX_MODES}, got order {len(self.dims)}; group modes together."
-            )
         check_strength(self.strength)
-        if not (math.isfinite(self.noise) and self.noise > 0):
+        if not 0 < self.noise < math.inf:
             raise ModelError(f"noise must be a positive finite number, got {self.noise}.")
 
     @property

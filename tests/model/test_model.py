@@ -4,7 +4,7 @@ from scipy import stats
 
 from tpca import SpikedTensor
 from tpca.errors import ModelError, TpcaError
-from tpca.model import NOISE_LAWS, Samples, block_gauge, cor, initial_overlap
+from tpca.model import NOISE_LAWS, Samples, cor, gauge, initial_overlap
 from tpca.randomness import generator
 from tpca.tensors.blocks import Partition
 
@@ -169,5 +169,5 @@ def test_c0_is_the_overlap_that_a_random_start_exceeds():
 
 def test_gauges_follow_the_paper():
     truth = SpikedTensor.random((8,) * 5, 1.0, correlation=0.5, random_state=0)
-    gauges = block_gauge(truth, c0=0.04)
+    gauges = gauge(truth.dims, truth.correlations(), c0=0.04)
     np.testing.assert_allclose(gauges, [0.2 / np.sqrt(8), 0.5 / 8**0.5 + 0.04 / 8, 0.5 / 8**0.5 + 0.04 / 8])
