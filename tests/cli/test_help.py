@@ -46,6 +46,13 @@ def test_all_options_are_told_when_asked_for(name):
     assert "Advanced options" not in few
 
 
+def test_a_slip_in_the_name_of_a_command_is_told_with_the_command_that_was_meant():
+    done = CliRunner().invoke(app, ["fot", "d.npy"])
+    assert done.exit_code == 2
+    assert "'fot'" in done.output
+    assert "'fit'" in done.output
+
+
 @functools.cache
 def loaded_by(code):
     """The modules that a new process has loaded after ``code``."""
