@@ -16,7 +16,7 @@ from kills import kills
 from tpca import SpikedTensor
 from tpca.data.write import read_truth, truth_path, write_samples
 from tpca.errors import OutputError
-from tpca.files import clear_drafts, drafts, replacing
+from tpca.files import clear_drafts, replacing
 from tpca.model import Samples
 from tpca.result import load
 
@@ -145,7 +145,7 @@ def test_data_that_cannot_be_written_leave_those_before(suffix, tmp_path, monkey
 
 def test_drafts_of_the_dead_are_removed_and_those_of_the_living_are_not(tmp_path):
     other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    with drafts(tmp_path / "mine") as (draft,):
+    with replacing(tmp_path / "mine") as (draft,):
         host = draft.name.split("-")[2]
         draft.touch()
     theirs, folder = (tmp_path / f".writing-{other.pid}-{host}-{name}" for name in ("x.npz", "d.zarr"))
@@ -158,7 +158,7 @@ def test_drafts_of_the_dead_are_removed_and_those_of_the_living_are_not(tmp_path
         path.write_text("not ours")
     left = tmp_path / f".writing-{os.getpid()}-{host}-y.npz"  # of another process, long ago, that had our number
     left.write_bytes(b"half of")
-    with drafts(tmp_path / "mine") as (draft,):
+    with replacing(tmp_path / "mine") as (draft,):
         draft.write_text("at work")
         clear_drafts(tmp_path)
         assert draft.exists()

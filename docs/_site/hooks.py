@@ -99,7 +99,8 @@ def _commands() -> str:
     from tpca.cli import app
 
     lines: list[str] = []
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+    group: Any = typer.main.get_command(app)
+    for name, command in ((name, group.get_command(None, name)) for name in group.commands):
         lines += [
             f"## tpca {name}",
             "",

@@ -26,10 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca import __version__
-from tpca.errors import JSON_BYTES, CheckpointError, check_regular
-from tpca.files import checksum, clear_drafts, discard, drafts
-
-__all__ = ["VERSION", "CheckpointWarning", "Checkpoints", "kept"]
+from tpca.errors import JSON_BYTES, CheckpointError, OutputError, check_regular
+from tpca.files import checksum, clear_drafts, discard, replacing
 
 VERSION = 15  # raised whenever the attributes of a kept class, or a position, change their meaning
 KEEP = 2
@@ -155,12 +153,12 @@ class Checkpoints:
         numbers = self._numbers()
         number = numbers[-1] + 1 if numbers else 1
         try:
-            with drafts(self.folder / f"{number:08d}") as (draft,):
+            with replacing(self.folder / f"{number:08d}") as (draft,):
                 draft.mkdir()
                 _fill(draft, state)
-        except OSError as error:
+        except OutputError as error:
             raise CheckpointError(
-                f"cannot write a checkpoint to {str(self.folder)!r}: {error}; "
+                f"cannot write a checkpoint to {str(self.folder)!r}: {error.__cause__}; "
                 "make room there or choose another folder, and resume from the last one."
             ) from error
         for old in numbers[: len(numbers) + 1 - KEEP]:

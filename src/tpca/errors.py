@@ -2,8 +2,6 @@
 
 Each message names the value at fault, what was expected, and the way out.  All of them derive from
 :class:`TpcaError`, so ``except tpca.TpcaError`` catches what the library refuses and nothing else.
-
-Whole numbers among options: one check for all of them.
 """
 
 from __future__ import annotations
@@ -48,11 +46,7 @@ class ScheduleError(TpcaError, ValueError):
 
 
 class SolverError(TpcaError, ValueError):
-    """A solver was given an option that it cannot work with."""
-
-
-class OptionError(TpcaError, ValueError):
-    """An option of the command was given where it means nothing."""
+    """An option that a solver cannot work with, or that means nothing where it was given."""
 
 
 class MemoryBudgetError(SolverError):

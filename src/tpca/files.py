@@ -60,30 +60,17 @@ _at_work: set[Path] = set()  # the drafts of this process
 
 @contextlib.contextmanager
 def replacing(*paths: Path, removing: Sequence[Path] = ()) -> Iterator[list[Path]]:
-    """Drafts of some files; what goes wrong is an :class:`~tpca.errors.OutputError`.  See :func:`drafts`."""
-    try:
-        with drafts(*paths, removing=removing) as some:
-            yield some
-    except OSError as error:
-        raise OutputError(
-            f"cannot write {str(paths[0])!r}: {error.strerror or error}; choose another place."
-        ) from error
-
-
-@contextlib.contextmanager
-def drafts(*paths: Path, removing: Sequence[Path] = ()) -> Iterator[list[Path]]:
     """Drafts to write, of files or folders that belong together; all are renamed if all go well, none if one does not.
 
     They are renamed in the order given.  Just before, the files of ``removing`` are removed: those that belong to the
-    old ones and would be wrong beside the new ones.
+    old ones and would be wrong beside the new ones.  What goes wrong is an :class:`~tpca.errors.OutputError`.
     """
-    some = [_beside(path) for path in paths]
-    folders = {path.parent for path in paths}
-    for folder in folders:
-        folder.mkdir(parents=True, exist_ok=True)
-        clear_drafts(folder)
-    _at_work.update(some)
+    some, folders = [_beside(path) for path in paths], {path.parent for path in paths}
     try:
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+            clear_drafts(folder)
+        _at_work.update(some)
         yield some
         for draft in some:
             for path in (*(draft.rglob("*") if draft.is_dir() else ()), draft):
@@ -94,6 +81,9 @@ def drafts(*paths: Path, removing: Sequence[Path] = ()) -> Iterator[list[Path]]:
             _rename(draft, path)
         for folder in folders:
             _flush(folder)
+    except OSError as error:
+        why = error.strerror or error
+        raise OutputError(f"cannot write {str(paths[0])!r}: {why}; choose another place.") from error
     finally:
         _at_work.difference_update(some)
         for draft in some:
@@ -116,10 +106,20 @@ def checksum(path: Path) -> str:
 
 
 def clear_drafts(folder: Path) -> None:
-    """Remove what was not written to its end by processes that are gone."""
+    """Remove what was not written to its end by processes that are gone; what may still be at work is left alone."""
     for draft in folder.glob(".writing-*"):
-        if not _alive(draft):
-            _remove(draft)
+        _, process, *rest = draft.name.split("-")
+        if not process.isdigit() or rest[:1] != [_host()]:
+            continue  # none of ours, or it cannot be asked
+        if int(process) == os.getpid():  # or of one before: in containers the number is the same every time
+            if draft.absolute() not in _at_work:
+                _remove(draft)
+        elif os.name == "posix":  # elsewhere it cannot be asked
+            with contextlib.suppress(PermissionError):  # somebody else's
+                try:
+                    os.kill(int(process), 0)
+                except (ProcessLookupError, OverflowError):
+                    _remove(draft)
 
 
 def discard(folder: Path) -> None:
@@ -142,38 +142,18 @@ def _host() -> str:
     return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
 
 
-def _alive(draft: Path) -> bool:
-    """Whether somebody may still be writing it."""
-    _, process, *rest = draft.name.split("-")
-    if not process.isdigit() or rest[:1] != [_host()]:
-        return True  # none of ours, or it cannot be asked
-    if int(process) == os.getpid():  # or of one before, with the same number: in containers it is the same every time
-        return draft.absolute() in _at_work
-    if os.name != "posix":
-        return True  # it cannot be asked there
-    try:
-        os.kill(int(process), 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:  # somebody else's
-        pass
-    return True
-
-
 def _rename(draft: Path, path: Path) -> None:
     """Put a draft in its place; what was in the place of a folder must be moved out of the way before."""
-    if not (draft.is_dir() and path.exists()):
-        os.replace(draft, path)
-        return
     aside = _beside(path, "old-")
-    _at_work.add(aside)
+    _at_work.add(aside)  # another thread must not clear it: it may have to come back
     try:
-        os.replace(path, aside)
-        try:
-            os.replace(draft, path)
-        except OSError:
+        if draft.is_dir() and path.exists():
+            os.replace(path, aside)
+        os.replace(draft, path)
+    except OSError:
+        if aside.exists():
             os.replace(aside, path)
-            raise
+        raise
     finally:
         _at_work.discard(aside)
     _remove(aside)

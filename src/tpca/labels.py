@@ -36,9 +36,7 @@ class Axis:
     @property
     def ordered(self) -> bool:
         """Whether the coordinates are numbers or times that grow or fall: places along the axis."""
-        if self.coords is None or self.coords.dtype.kind not in "fiuM":
-            return False
-        if not np.isfinite(self.coords).all():
+        if self.coords is None or self.coords.dtype.kind not in "fiuM" or not np.isfinite(self.coords).all():
             return False
         steps = np.diff(self.coords.astype(np.int64 if self.coords.dtype.kind in "iuM" else np.float64))
         return bool(np.all(steps > 0) or np.all(steps < 0))
@@ -159,14 +157,11 @@ def parse_labels(found: Any, dims: Sequence[int], where: str = "labels") -> Labe
             continue
         if key not in map(str, range(len(dims))):
             raise StreamError(f"{where!r} names mode {key!r}; modes go from 0 to {len(dims) - 1}.")
-        axes[int(key)] = _parse_axis(value if isinstance(value, dict) else {"entries": value}, int(key), dims, where)
-    return Labels(tuple(axes), str(found.get("sample", "")))
-
-
-def _parse_axis(told: dict[str, Any], mode: int, dims: Sequence[int], where: str) -> Axis:
-    name, entries, dtype = told.get("name"), told.get("entries"), told.get("dtype")
-    coords: Coords | None = None
-    if entries is not None:
+        mode, told = int(key), value if isinstance(value, dict) else {"entries": value}
+        name, entries, dtype = told.get("name"), told.get("entries"), told.get("dtype")
+        axes[mode] = Axis("" if name is None else str(name))
+        if entries is None:
+            continue
         if not isinstance(entries, list) or len(entries) != dims[mode]:
             count = len(entries) if isinstance(entries, list) else type(entries).__name__
             raise StreamError(f"{where!r} must give mode {mode} a list of {dims[mode]} names, got {count}.")
@@ -178,4 +173,5 @@ def _parse_axis(told: dict[str, Any], mode: int, dims: Sequence[int], where: str
                 coords = np.array([np.nan if entry is None else entry for entry in entries]).astype(kind)
             else:
                 raise ValueError(f"dtype must be one of numbers or times, got {dtype!r}")
-    return Axis("" if name is None else str(name), coords)
+            axes[mode] = Axis(axes[mode].name, coords)
+    return Labels(tuple(axes), str(found.get("sample", "")))

@@ -10,7 +10,7 @@ recovered up to sign only, so the loss of one mode is :math:`\min(\|v - v^*\|^2,
 Symbols: ``strength`` is λ, ``vectors[n]`` is v_n, ``dims[n]`` is d_n (modes are numbered from 0 in code).
 
 Of the theory, what the paper's schedules need: ``initial_overlap``, c_0 (Eq. c0-definition), how well a random start
-overlaps at least; and ``block_gauge``, γ_m (Eq. def-gamma-m, def-gamma-m-odd), with |Cor|, as signs are searched.
+overlaps at least; and ``gauge``, γ_m (Eq. def-gamma-m, def-gamma-m-odd), with |Cor|, as signs are searched.
 
 An endless, reproducible source of samples: signal plus noise of some law, drawn batch by batch.
 
@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -174,16 +174,11 @@ def initial_overlap(dims: Sequence[int], delta: float) -> float:
     return min(q**2 / (1 + q / math.sqrt(d)) ** 2 for q, d in quantiles)
 
 
-def block_gauge(truth: SpikedTensor, c0: float) -> Array:
+def gauge(dims: Sequence[int], correlations: Sequence[float] | Array, c0: float) -> Array:
     """γ_m = |Cor| / (d d')^{1/4} + c_0 / (d d')^{1/2}; for the vector block of an odd order c_0^{1/2} / d_1^{1/2}.
 
     Erratum: the paper's convention d_0 = c_0^{1/2} must read d_0 = c_0 for the γ_1 that its odd proofs use.
     """
-    return gauge(truth.dims, truth.correlations(), c0)
-
-
-def gauge(dims: Sequence[int], correlations: Sequence[float] | Array, c0: float) -> Array:
-    """γ_m from the correlation inside every block, without any vectors."""
     partition = Partition.pairs(dims)
     gauges = []
     for group, size, correlation in zip(partition.groups, partition.sizes, correlations, strict=True):
@@ -191,64 +186,33 @@ def gauge(dims: Sequence[int], correlations: Sequence[float] | Array, c0: float)
     return np.array(gauges)
 
 
-# A batch of about this many entries keeps the buffer small and BLAS busy.
-BATCH_ENTRIES = 2**20
+BATCH_ENTRIES = 2**20  # of a batch, about: the buffer is small and BLAS busy
+NOISE_LAWS = ("gaussian", "rademacher", "uniform", "bounded", "correlated", "student-t")
 
 
-Rng = np.random.Generator
-Dims = tuple[int, ...]
-NoiseLaw = Callable[[Rng, int, Dims, Any], NDArray[Any]]
-
-
-def _gaussian(rng: Rng, n: int, dims: Dims, dtype: Any) -> NDArray[Any]:
-    return rng.standard_normal((n, *dims), dtype=dtype)
-
-
-def _rademacher(rng: Rng, n: int, dims: Dims, dtype: Any) -> NDArray[Any]:
-    # Whole 64-bit words per sample, so that the stream does not depend on how it is cut into batches.
-    entries = math.prod(dims)
-    words = rng.integers(0, 2**64, (n, -(-entries // 64)), dtype=np.uint64)
-    bits = np.unpackbits(words.view(np.uint8), axis=1, count=entries)
-    noise: NDArray[Any] = bits.astype(dtype).reshape(n, *dims)
-    noise *= 2
-    noise -= 1
+def draw_noise(law: str, rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """Noise of ``shape[0]`` samples, in their order: a stream does not depend on how it is cut into batches."""
+    if law == "student-t":
+        return (rng.standard_t(3.0, shape) / math.sqrt(3.0)).astype(dtype, copy=False)
+    if law == "uniform":
+        noise: NDArray[Any] = rng.random(shape, dtype=dtype)
+        noise -= 0.5
+        noise *= math.sqrt(12.0)
+    elif law == "rademacher":  # whole words of 64 bits a sample
+        n, entries = shape[0], math.prod(shape[1:])
+        words = rng.integers(0, 2**64, (n, -(-entries // 64)), dtype=np.uint64)
+        noise = np.unpackbits(words.view(np.uint8), axis=1, count=entries).astype(dtype).reshape(shape)
+        noise *= 2
+        noise -= 1
+    else:
+        noise = rng.standard_normal(shape, dtype=dtype)
+    if law == "bounded":
+        flat = noise.reshape(shape[0], -1)
+        flat /= np.linalg.norm(flat, axis=1, keepdims=True)
+    if law == "correlated":  # (z_i + z_{i+1})/2 around the circle: the covariance has eigenvalues cos²(θ/2) ≤ 1
+        noise += np.roll(noise, 1, axis=-1)
+        noise /= 2
     return noise
-
-
-def _uniform(rng: Rng, n: int, dims: Dims, dtype: Any) -> NDArray[Any]:
-    noise = rng.random((n, *dims), dtype=dtype)
-    noise -= 0.5
-    noise *= math.sqrt(12.0)
-    return noise
-
-
-def _bounded(rng: Rng, n: int, dims: Dims, dtype: Any) -> NDArray[Any]:
-    noise = _gaussian(rng, n, dims, dtype)
-    flat = noise.reshape(n, -1)
-    flat /= np.linalg.norm(flat, axis=1, keepdims=True)
-    return noise
-
-
-def _correlated(rng: Rng, n: int, dims: Dims, dtype: Any) -> NDArray[Any]:
-    # (z_i + z_{i+1}) / 2 around the circle: a circulant covariance with eigenvalues cos^2(theta / 2) <= 1.
-    noise = _gaussian(rng, n, dims, dtype)
-    noise += np.roll(noise, 1, axis=-1)
-    noise /= 2
-    return noise
-
-
-def _student_t(rng: Rng, n: int, dims: Dims, dtype: Any) -> NDArray[Any]:
-    return (rng.standard_t(3.0, (n, *dims)) / math.sqrt(3.0)).astype(dtype, copy=False)
-
-
-NOISE_LAWS: dict[str, NoiseLaw] = {
-    "gaussian": _gaussian,
-    "rademacher": _rademacher,
-    "uniform": _uniform,
-    "bounded": _bounded,
-    "correlated": _correlated,
-    "student-t": _student_t,
-}
 
 
 def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
@@ -283,17 +247,16 @@ class Samples:
         self.batch_size = usual if batch_size is None else check_integer("batch_size", batch_size, error=ModelError)
         if noise not in NOISE_LAWS:
             raise ModelError(f"noise must be one of {', '.join(NOISE_LAWS)}, got {noise!r}.")
-        self._law = NOISE_LAWS[noise]
         self._signal = None if signal is None else np.asarray(signal, dtype=self.dtype)
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
         rng = generator(self.random_state, "samples")
         while True:
-            batch = self._law(rng, self.batch_size, self.dims, self.dtype)
+            batch = draw_noise(self.noise, rng, (self.batch_size, *self.dims), self.dtype)
             if self._signal is not None:
                 batch += self._signal
             yield batch
 
-    def __repr__(self) -> str:
+    def __repr__(self) -> str:  # by which a checkpoint knows its data
         asked = f"noise={self.noise!r}, random_state={self.random_state}, batch_size={self.batch_size}"
         return f"Samples(dims={self.dims}, {asked})"

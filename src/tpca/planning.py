@@ -27,17 +27,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from tpca.data.stored import SLAB_ENTRIES
-from tpca.errors import MemoryBudgetError, ModelError, SolverError
+from tpca.errors import MemoryBudgetError, SolverError, check_integer
 from tpca.inference.design import Design
 from tpca.model import check_strength
 from tpca.solvers.least_squares.solver import LEAST_BINS, held_bytes
-from tpca.solvers.options import budget, check_memory, default_memory, machine_memory
+from tpca.solvers.options import budget, check_memory, check_positive, default_memory, machine_memory
 from tpca.solvers.race.rounds import round_sizes, samples_factor
 from tpca.solvers.race.strategies import RaceSize, least_bytes, size_within
 from tpca.tensors.blocks import check_dims
 from tpca.wording import amount, approximately
 
-MAX_MODES = 12
 ENOUGH = ((2.0, "enough"), (1.0, "borderline"), (-1.0, "too few"))  # from so many times N₅₀ on
 
 # C by order: at the sizes measured, beyond them, and those values of d.  Of 378 stored trials (docs/reproduction/
@@ -65,13 +64,10 @@ class Problem:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dims", check_dims(self.dims))
-        if len(self.dims) > MAX_MODES:
-            raise ModelError(
-                f"a plan covers orders up to {MAX_MODES}, got order {len(self.dims)}; group modes together."
-            )
+        if len(self.dims) > 12:  # more take minutes to find the best partition of
+            raise SolverError(f"a plan covers orders up to 12, got order {len(self.dims)}; group modes together.")
         check_strength(self.strength)
-        if not (math.isfinite(self.noise) and self.noise > 0):
-            raise ModelError(f"noise must be a positive finite number, got {self.noise}.")
+        check_positive("noise", self.noise)
 
     @property
     def order(self) -> int:
@@ -168,10 +164,9 @@ def make_plan(
     workers
         Machines like this one that share the samples.
     """
-    if rate is not None and not (math.isfinite(rate) and rate > 0):
-        raise SolverError(f"rate must be a positive number of samples a second, got {rate}.")
-    if workers < 1:
-        raise SolverError(f"workers must be at least 1, got {workers}.")
+    if rate is not None:
+        check_positive("rate", rate)
+    check_integer("workers", workers)
     dims, entries = problem.dims, problem.entries
     bandwidth, flops = this_machine()
     least = held_bytes(dims, LEAST_BINS, Design())  # of least squares: where they fit, solver="auto" takes it

@@ -220,20 +220,16 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         """The result of a fit of views, which go by their ``sources`` where ``labels`` do not name them."""
         plain = Labels(tuple(Axis(PurePath(str(one)).name) for one in sources))
         z = float(ndtri(0.5 + float((settings or {}).get("confidence", 0.95)) / 2))
-        components = []
-        each = np.stack([fit.correlations, fit.correlation_errors, fit.p_values, fit.moments], axis=1)
-        for (strength, error, p, moment), proven in zip(each.tolist(), fit.significant.tolist(), strict=True):
-            own = {"strength": strength, "strength_interval": (strength - z * error, strength + z * error)}
-            own |= {"p_value": p, "significant": proven, "moment": moment, "correlation_error": error}
-            components.append(own)
+        each = {"strength": fit.correlations, "correlation_error": fit.correlation_errors, "moment": fit.moments}
+        each["strength_interval"] = fit.correlations[:, None] + z * np.outer(fit.correlation_errors, [-1, 1])
         fields = {
             "source": [str(one) for one in sources],
             "solver": "moments",
             "n_samples": fit.n_samples,
             "n_skipped": fit.n_skipped,
-            "p_value": components[0]["p_value"],
+            "p_value": float(fit.p_values[0]),
             "dims": [len(mean) for mean in fit.means],
-            "components": components,
+            "components": _rows(each | {"p_value": fit.p_values, "significant": fit.significant}),
             "advice": fit.advice,
             "vectors": fit.weights,
             "errors": [np.full(w.shape, math.nan) for w in fit.weights],
@@ -249,7 +245,7 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         reason = StopReason.STREAM_ENDED if fit.significant.any() else StopReason.NO_SIGNAL
         reason = reason if fit.tested else StopReason.ITERATED
         nothing = reason is StopReason.NO_SIGNAL
-        each = zip(fit.strengths.tolist(), fit.p_values.tolist(), fit.significant.tolist(), strict=True)
+        each = {"strength": fit.strengths, "p_value": fit.p_values, "significant": fit.significant}
         fields = {
             "source": "",
             "solver": "moments",
@@ -257,7 +253,7 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
             "n_skipped": fit.n_skipped,
             "p_value": float(np.min(fit.p_values, initial=math.inf)),
             "dims": [fit.components.shape[1]],
-            "components": [{"strength": s, "p_value": p, "significant": proven} for s, p, proven in each],
+            "components": _rows(each),
             "advice": ["No source was proven: give more rows, or the other order of the moment."] * nothing,
             "vectors": [fit.components],
             "errors": [fit.standard_errors],
@@ -542,6 +538,11 @@ def preprocessed_data(data: Any, function: Callable[[Any], Any]) -> Any:
     if isinstance(data, DaskEngine):
         return DaskEngine(data.cluster.client, Preprocessed(data.stream, function))
     return Preprocessed(data.stream if isinstance(data, StreamEngine) else data, function)
+
+
+def _rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
+    """What arrays say of every component."""
+    return [dict(zip(columns, row, strict=True)) for row in zip(*(c.tolist() for c in columns.values()), strict=True)]
 
 
 def _number(_: Any, value: Any) -> float:

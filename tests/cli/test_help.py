@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 import command
-from tpca.cli import app
+from tpca.cli import COMMANDS, app
 from tpca.cli.options import COMMON
 from tpca.wording import printable
 
@@ -27,6 +27,8 @@ def told(*arguments):
 @pytest.mark.parametrize("name", ["", "fit", "score", "report", "info", "plan", "generate", "demo"])
 def test_the_help_of_a_command_fits_a_screen(name):
     lines = told(*filter(None, (name, "--help"))).splitlines()
+    if name:
+        assert COMMANDS[name] in lines[2]  # the list of commands says the same
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 80
     assert not re.search(r"[<{]|list\[|INTEGER|RANGE", "\n".join(lines), re.IGNORECASE)  # no words of a programmer
@@ -34,7 +36,7 @@ def test_the_help_of_a_command_fits_a_screen(name):
 
 @pytest.mark.parametrize("name", COMMON)
 def test_all_options_are_told_when_asked_for(name):
-    parameters = typer.main.get_command(app).commands[name].params
+    parameters = typer.main.get_command(app).get_command(None, name).params
     options = {str(one.name): one.opts[0] for one in parameters if one.param_type_name == "option"}
     few, whole = told(name, "--help"), told(name, "--help-all")
     assert set(COMMON[name]) < set(options)
@@ -42,6 +44,13 @@ def test_all_options_are_told_when_asked_for(name):
         assert f"  {spelled} " in whole
         assert (f"  {spelled} " in few) == (option in (*COMMON[name], "help"))
     assert "Advanced options" not in few
+
+
+def test_a_slip_in_the_name_of_a_command_is_told_with_the_command_that_was_meant():
+    done = CliRunner().invoke(app, ["fot", "d.npy"])
+    assert done.exit_code == 2
+    assert "'fot'" in done.output
+    assert "'fit'" in done.output
 
 
 @functools.cache

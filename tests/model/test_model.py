@@ -6,7 +6,7 @@ from scipy import stats
 
 from tpca import SpikedTensor
 from tpca.errors import ModelError, TpcaError
-from tpca.model import NOISE_LAWS, Samples, block_gauge, cor, initial_overlap
+from tpca.model import NOISE_LAWS, Samples, cor, gauge, initial_overlap
 from tpca.randomness import generator
 from tpca.tensors.blocks import Partition
 
@@ -156,5 +156,5 @@ def test_c0_is_the_overlap_that_a_random_start_exceeds_and_gauges_follow_the_pap
     # The modes are independent and each misses with probability delta/4: 1 - (1 - 0.05)^4 = 0.185.
     assert abs(failures - 0.185) < 5 * 0.0063
     truth = SpikedTensor.random((8,) * 5, 1.0, correlation=0.5, random_state=0)
-    gauges = block_gauge(truth, c0=0.04)
+    gauges = gauge(truth.dims, truth.correlations(), c0=0.04)
     np.testing.assert_allclose(gauges, [0.2 / np.sqrt(8), 0.5 / 8**0.5 + 0.04 / 8, 0.5 / 8**0.5 + 0.04 / 8])

@@ -145,10 +145,15 @@ def test_the_page_shows_the_stored_study(name):
     assert all(f"### {other}: " in page for other in STUDIES)
 
 
-def test_the_functions_that_the_page_on_the_paper_names_are_there():
-    names = set(re.findall(r"`(tpca\.[\w.]+)`", (ROOT / "docs" / "paper.md").read_text()))
-    assert len(names) > 25
-    for name in sorted(names):
+@pytest.mark.parametrize("page", PAGES, ids=id_of)
+def test_files_and_functions_that_a_page_names_are_there(page):
+    text = page.read_text()
+    folders = ("src", "research", "tests", "benchmarks", "docs", "examples")
+    files = [str(path) for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    assert [
+        name for name in re.findall(r"\b\w[\w/]*\.py\b", text) if not any(f.endswith(f"/{name}") for f in files)
+    ] == []
+    for name in sorted(set(re.findall(r"\b(?:tpca|research)(?:\.[A-Za-z_]\w*)+", text))):
         parts = name.split(".")
         for cut in range(len(parts), 0, -1):
             try:

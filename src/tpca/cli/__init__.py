@@ -7,21 +7,57 @@ algorithm has no test of whether there is a signal), 130 interrupted.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import sys
 import warnings
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-import tpca
-from tpca.cli import commands, demo, fit
-from tpca.cli.options import Command
+from tpca import __version__
 from tpca.errors import TpcaError, one_line
 from tpca.wording import printable
 
-# Modules of commands import what is slow where they need it: the help is there at once.
+# What the list of commands says of each, the first line of its own help.  To import all of them, for seven lines or to
+# run one, would double the time of the start.
+COMMANDS = {
+    "fit": "Find the pattern that samples share, or say there is none.",
+    "score": "Try a result on other data: its score, with a standard error.",
+    "report": "Make one HTML page of a result.",
+    "info": "Say what is in a file of samples, or in a result.",
+    "plan": "Estimate samples, memory and time that a fit needs.",
+    "generate": "Write noisy samples with a planted signal.",
+    "demo": "Plant a signal, find it in two ways, and draw both.",
+}
+
+
+class Commands(TyperGroup):
+    """The commands, each imported when it is run or its own help is asked for."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given | {"commands": dict.fromkeys(COMMANDS)})
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command: the function of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        from tpca.cli.options import Command
+
+        home = importlib.import_module(f"tpca.cli.{cmd_name if cmd_name in ('fit', 'demo') else 'commands'}")
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+        alone.command(cmd_name, cls=Command)(getattr(home, cmd_name))
+        return typer.main.get_command(alone)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The list in the help, for which none of them is imported."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
 app = typer.Typer(
+    cls=Commands,
     help="Tensor PCA: find the rank-one pattern in noisy samples that are arrays, with errors and a test.",
     epilog="Exit codes: 0 done (fit: signal) · 2 bad usage or data · fit: 3 no signal, 4 not tested · 130 interrupted.",
     no_args_is_help=True,
@@ -29,21 +65,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (
-    fit.fit,
-    commands.score,
-    commands.report,
-    commands.info,
-    commands.plan,
-    commands.generate,
-    demo.demo,
-):
-    app.command(cls=Command)(command)
 
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"tpca {tpca.__version__}")
+        print(f"tpca {__version__}")
         raise typer.Exit
 
 

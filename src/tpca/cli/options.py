@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from tpca.errors import OptionError, SolverError, StreamError, check_regular, reading
+from tpca.errors import SolverError, StreamError, check_regular, reading
 
 if TYPE_CHECKING:
     from tpca.result import Result
@@ -195,7 +195,7 @@ def refuse_idle(ctx: typer.Context, kind: str = "") -> None:
     for options, idle, why in RULES[str(ctx.command.name)]:
         for name in options:
             if name in given and idle(params):
-                raise OptionError(f"{given[name]} {why}.")
+                raise SolverError(f"{given[name]} {why}.")
     if ctx.command.name != "fit":
         return
     from tpca.solvers.build import SOLVERS
@@ -209,7 +209,7 @@ def refuse_idle(ctx: typer.Context, kind: str = "") -> None:
         asked = "--target variance" if kind == "variance" else f"--solver {kind}"
     for name in OPTIONS:
         if name in given and name not in known:
-            raise OptionError(f"{given[name]} means nothing to {asked}; leave it out.")
+            raise SolverError(f"{given[name]} means nothing to {asked}; leave it out.")
 
 
 def check_word(name: str, given: str, known: tuple[str, ...]) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from tpca import SpikedTensor
 from tpca.errors import ScheduleError
-from tpca.model import block_gauge, initial_overlap
+from tpca.model import gauge, initial_overlap
 from tpca.solvers.paper.schedule import (
     PRESETS,
     Constants,
@@ -44,7 +44,7 @@ def test_theorem_schedule_by_hand(order, dim, correlation):
     assert schedule == theorem_schedule(truth, THEORY)
     c0, c2 = initial_overlap(truth.dims, 0.1), order * math.log(order * dim / 0.1)
     gammas = [math.sqrt(c0 / dim)] * odd + [correlation / math.sqrt(dim) + c0 / dim] * pairs
-    assert block_gauge(truth, c0) == pytest.approx(gammas)
+    assert gauge(truth.dims, truth.correlations(), c0) == pytest.approx(gammas)
     sizes, rises = [dim] * odd + [dim**2] * pairs, [math.log(4) + math.log(1 / g) / (pairs - 1) for g in gammas]
     cycles = math.ceil(max(rises))
     assert len(schedule.stages) == cycles
@@ -175,7 +175,7 @@ def test_the_printed_step_breaks_the_condition_of_phase_one():
         truth = SpikedTensor.random(dims, 1.0, correlation=correlation, random_state=0)
         leg = gauged_schedule(truth, THEORY).stages[0][0]
         assert leg.steps * leg.step_size**2 * c2 * dim**2 == pytest.approx(1.0, rel=1e-6)
-        low = block_gauge(truth, c0)[0] / 4
+        low = gauge(truth.dims, truth.correlations(), c0)[0] / 4
         assert (leg.steps * leg.step_size**2 <= low**2 / 64) == holds
 
 

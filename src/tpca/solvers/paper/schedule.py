@@ -55,7 +55,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tpca.errors import ScheduleError
-from tpca.model import SpikedTensor, block_gauge, initial_overlap
+from tpca.model import SpikedTensor, gauge, initial_overlap
 from tpca.tensors.blocks import Partition
 
 
@@ -295,7 +295,7 @@ def gauged_schedule(truth: SpikedTensor, constants: Constants, cycles: int | Non
     for lows, highs in stage_bounds(truth, constants, cycles):
         signals = _signals(strength, [low / constants.signal_loss for low in lows])
         stages.append(_legs(constants, partition.sizes, divisor, signals, lows, highs))
-    gauges = block_gauge(truth, constants.start_overlap(truth.dims))
+    gauges = gauge(truth.dims, truth.correlations(), constants.start_overlap(truth.dims))
     reach = [min(float(g ** (1 - 1 / (pairs - 1))), constants.target_cap) for g in gauges]
     return Schedule(
         name="theorem",
@@ -310,7 +310,7 @@ def stage_bounds(
     truth: SpikedTensor, constants: Constants, cycles: int | None = None
 ) -> list[tuple[list[float], list[float]]]:
     """For every cycle of Phase I the alignments it counts on, ζ^{h−1}γ, and those it lifts to, ζ^hγ, of all blocks."""
-    gauges = block_gauge(truth, constants.start_overlap(truth.dims))
+    gauges = gauge(truth.dims, truth.correlations(), constants.start_overlap(truth.dims))
     rises = [math.log(4.0) + math.log(1 / g) / (truth.order // 2 - 1) for g in gauges]
     cycles = math.ceil(max(rises)) if cycles is None else cycles
     zetas = [math.exp(rise / cycles) for rise in rises]
