@@ -372,6 +372,7 @@ BAD = {
     "no label": ({"y": ["a", None] * (N // 2)}, "y has no label for sample 1"),
     "a label each": ({"y": [f"s{i}" for i in range(N)]}, "y has 200 labels for 200 samples"),
     "NaN": ({"y": np.where(np.arange(N) == 5, np.nan, np.arange(N))}, "y is NaN or Inf for sample 5"),
+    "masked": ({"y": np.ma.masked_equal(np.arange(N), 7)}, "y is masked for sample 7"),
     "complex": ({"y": np.arange(N) * 1j}, "y must be real numbers, got complex128"),
     "times": ({"y": np.arange(N).astype("datetime64[D]")}, "y must be numbers, got times"),
     "nuisance of another length": ({"y": HALVES, "nuisance": np.arange(3.0)}, "nuisance must have a row for every"),
