@@ -57,7 +57,7 @@ MEMORY = 256e6  # bytes of rows that are kept between passes, if nothing else is
 MAX_FOLDS = 10
 LIKE = 3.0  # z above which neighbours count as correlated: one of 700 views in random order
 ROWS_PER_COLUMN = 10  # fewer rows are few
-FLOOR = 0.1  # of the median variance: the least that counts in the target, for columns that hardly vary
+FLOOR = 0.1  # of the median variance: the least in the target of two views; of more views the median itself is
 NONE = -1  # the fold of a fit that leaves nothing out
 GROUP_ROWS = 32  # for every column, at least, where a group holds covariances
 STILL = 1e-12  # spread of a constant column, in units of its mean, at most; of single precision some of its roundings
@@ -376,23 +376,17 @@ class Whitening:
         mean: Array,
         covariance: Array,
         n: int,
-        shrinkage: float | str,
+        share: float,
         target: Array,
         of: str,
         still: NDArray[np.bool_],
-        columns: int,
         dtype: Any = np.float64,
     ) -> Whitening:
-        """From the covariance of n rows, which is used up, and the diagonal of T.
-
-        ``still`` columns are constant and in the way.  Rows may be coordinates of more ``columns``.
-        """
+        """From the covariance of n rows, which is used up, and the diagonal of T; ``still`` columns are constant."""
         if n < 2:
             raise SampleError(f"at least two rows are needed to whiten {of}, got {n}.")
         if still.all():
             raise SampleError(f"{of} is constant: all its rows are the same; leave it out.")
-        auto = isinstance(shrinkage, str)
-        share = auto_shrinkage(covariance, target, n, columns) if auto else float(shrinkage)
         covariance *= 1 - share
         covariance[np.diag_indices(len(target))] += share * target
         try:
@@ -408,7 +402,12 @@ class Whitening:
 
 
 def auto_shrinkage(covariance: Array, target: Array, n: int, columns: int) -> float:
-    """Oracle approximating shrinkage in units of the ``target``: between 0 and 1, falling with the number of rows."""
+    """Oracle approximating shrinkage in units of the ``target``: between 0 and 1, falling with the number of rows.
+
+    Rows may be coordinates of more ``columns``.
+    """
+    if not target.all():  # nothing varies
+        return 1.0
     squares = float(1 / target @ covariance**2 @ (1 / target))
     trace = float(np.sum(np.diag(covariance) / target))
     top = (1 - 2 / columns) * squares + trace**2
@@ -440,10 +439,13 @@ def learn_whitenings(
             level = own.sum() / len(mean) if auto else own.mean()
             target = np.full(len(own), level)
             if few and turn is None:
-                target = np.where(still, level, np.maximum(own, FLOOR * np.median(own)))
+                floor = FLOOR if len(turns) == 2 else 1.0
+                target = np.where(still, level, np.maximum(own, floor * np.median(own)))
+            share = auto_shrinkage(covariance, target, n, len(mean)) if auto else float(shrinkage)
+            if few and len(turns) > 2:
+                share = 1 - (1 - share) ** (len(turns) - 1)
             name = f"view {i}" if len(turns) > 1 else "the table"
-            white = Whitening.learn(shift, covariance, n, shrinkage, target, name, still, len(mean), passes.dtype)
-            found[fold].append(white)
+            found[fold].append(Whitening.learn(shift, covariance, n, share, target, name, still, passes.dtype))
         del moments
     return found, variances
 
