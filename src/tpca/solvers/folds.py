@@ -20,9 +20,10 @@ among z is :math:`L^{-1}` times one among x.  The target is :math:`T = \frac{\ma
 ``shrinkage="auto"`` the oracle approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010, Eq. 23).  Of less than
 ten rows a column much depends on the share, and "auto" has the variances of the columns as its target, whose units then
 hardly matter, with the share of the standardised columns.  (Of more rows the share is small, and a multiple of the
-identity keeps columns that hardly vary from being blown up; of few rows a floor does.)  No share suits all data.
-Choosing share and target by folds of the rows that are fitted gained at most 3 % of the correlation of fresh rows of
-two views, and lost up to 7 % (15 cases of ``benchmarks/tensor_cca.py``).  Of four views it gained more.
+identity keeps columns that hardly vary from being blown up; of few rows a floor does.)  In a moment of m views a row
+that is far out counts by the product of m - 1 other scores, each with its own error of whitening.  So for more than two
+views, of few rows, the share s becomes :math:`1 - (1-s)^{m-1}`, and the floor is the median variance: columns that vary
+in some rows only, like pixels near an edge, are not blown up.  No share suits all data (``docs/views.md``, few rows).
 
 *Wide views*, of more columns than rows: what is fitted lies in the span of :math:`T^{-1}x` of all rows.  So rows become
 their coordinates in an orthonormal basis of the span of all centred rows, standardised first if T is the variances.
