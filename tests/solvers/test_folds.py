@@ -7,7 +7,17 @@ from noises import serial
 from tpca.data.rows import open_views
 from tpca.engines import LocalEngine
 from tpca.errors import SampleError
-from tpca.solvers.folds import NONE, FirstLook, FoldedRows, FoldMoments, Folds, Turn, Whitening, auto_shrinkage
+from tpca.solvers.folds import (
+    MEMORY,
+    NONE,
+    FirstLook,
+    FoldedRows,
+    Folds,
+    Passes,
+    Turn,
+    auto_shrinkage,
+    learn_whitenings,
+)
 
 
 def look_at(views):
@@ -53,29 +63,30 @@ def test_neighbours_that_are_correlated_are_seen_in_two_views_and_copies_are_no_
     )
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 1.0, "auto"])
-def test_whitening_is_that_of_the_shrunk_covariance_of_the_other_rows(share, rng):
-    views = [rng.standard_normal((90, 4)) @ rng.standard_normal((4, 4)) + 3, rng.standard_normal((90, 3))]
-    look = look_at(views)
+@pytest.mark.parametrize(("share", "count"), [(0.0, 2), (0.3, 2), (1.0, 2), ("auto", 2), ("auto", 3), ("auto", 4)])
+def test_whitening_is_that_of_the_shrunk_covariance_of_the_other_rows(share, count, rng):
+    """Few rows: towards the variances, with a floor, and by a share that grows with the number of views."""
+    views = [rng.standard_normal((90, 10)) @ rng.standard_normal((10, 10)) * np.logspace(-2, 2, 10) + 3]
+    views += [rng.standard_normal((90, 3)) for _ in range(count - 1)]
+    look, turns = look_at(views), [None] * count
     folds = Folds.of(look, 90, 0.2)
-    stream = FoldedRows(open_views(views), folds, look.means, [None, None])
-    moments = LocalEngine(stream).reduce(FoldMoments(0, 4, folds.count))
-    for fold in (NONE, 2):
+    passes = Passes(FoldedRows(open_views(views), folds, look.means, turns), LocalEngine, MEMORY)
+    whitenings, variances = learn_whitenings(passes, look, folds.count, turns, share, [NONE, 2])
+    np.testing.assert_allclose(variances[0], views[0].var(axis=0, ddof=1))
+    for fold, (white, *_) in whitenings.items():
         rows = views[0] if fold == NONE else views[0][folds.number != fold]
-        n, mean, covariance = moments.without(fold)
-        assert n == len(rows)
-        np.testing.assert_allclose(mean + look.means[0], rows.mean(axis=0), atol=1e-12)
-        np.testing.assert_allclose(covariance, np.cov(rows.T), atol=1e-10)
-        plain = np.cov(rows.T)
-        target, own = np.full(4, np.trace(plain) / 4), share
-        if share == "auto":  # in units of any target
-            target = np.diag(plain)
-            own = auto_shrinkage(np.corrcoef(rows.T), np.ones(4), n, 4)
-        white = Whitening.learn(mean, covariance, n, share, target, "view 0", np.zeros(4, bool), 4)
+        np.testing.assert_allclose(white.mean + look.means[0], rows.mean(axis=0), atol=1e-9)
+        plain, own = np.cov(rows.T), share
+        target = np.full(10, np.trace(plain) / 10)
+        if share == "auto":
+            target = np.maximum(np.diag(plain), (0.1 if count == 2 else 1) * np.median(np.diag(plain)))
+            once = auto_shrinkage(plain / np.sqrt(np.outer(target, target)), np.ones(10), len(rows), 10)
+            own = 1 - (1 - once) ** (count - 1)
+            assert 0 < once < 1
         shrunk = (1 - own) * plain + own * np.diag(target)
-        weights = white.weights(np.eye(4))
-        np.testing.assert_allclose(weights @ shrunk @ weights.T, np.eye(4), atol=1e-9)
-        np.testing.assert_allclose(white.whitened(np.eye(4)), weights.T, atol=1e-9)  # gradients by the chain rule
+        weights = white.weights(np.eye(10))
+        np.testing.assert_allclose(weights @ shrunk @ weights.T, np.eye(10), atol=1e-9)
+        np.testing.assert_allclose(white.whitened(np.eye(10)), weights.T, atol=1e-9)  # gradients by the chain rule
 
 
 @pytest.mark.parametrize("standardised", [False, True])

@@ -39,7 +39,8 @@ class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_w
     shrinkage : float in [0, 1] or "auto"
         Shrinkage of every view's covariance towards a multiple of the identity: 0 is plain CCA, 1 no whitening.
         ``"auto"``: oracle approximating shrinkage; with fewer than ten rows a column, towards the variances of the
-        columns, whose units then do not matter.
+        columns, whose units then do not matter.  More than two views are then shrunk more, the more there are, and
+        columns that vary less than the median one count less: standardise columns whose units differ.
     validation_fraction : float
         Share of the rows that are held out at a time, to judge by: with 0.2 there are five folds, and every row is
         judged by a fit, whitening included, that has not seen it.

@@ -20,9 +20,10 @@ among z is :math:`L^{-1}` times one among x.  The target is :math:`T = \frac{\ma
 ``shrinkage="auto"`` the oracle approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010, Eq. 23).  Of less than
 ten rows a column much depends on the share, and "auto" has the variances of the columns as its target, whose units then
 hardly matter, with the share of the standardised columns.  (Of more rows the share is small, and a multiple of the
-identity keeps columns that hardly vary from being blown up; of few rows a floor does.)  No share suits all data.
-Choosing share and target by folds of the rows that are fitted gained at most 3 % of the correlation of fresh rows of
-two views, and lost up to 7 % (15 cases of ``benchmarks/tensor_cca.py``).  Of four views it gained more.
+identity keeps columns that hardly vary from being blown up; of few rows a floor does.)  In a moment of m views a row
+that is far out counts by the product of m - 1 other scores, each with its own error of whitening.  So for more than two
+views, of few rows, the share s becomes :math:`1 - (1-s)^{m-1}`, and the floor is the median variance: columns that vary
+in some rows only, like pixels near an edge, are not blown up.  No share suits all data (``docs/views.md``, few rows).
 
 *Wide views*, of more columns than rows: what is fitted lies in the span of :math:`T^{-1}x` of all rows.  So rows become
 their coordinates in an orthonormal basis of the span of all centred rows, standardised first if T is the variances.
@@ -57,7 +58,7 @@ MEMORY = 256e6  # bytes of rows that are kept between passes, if nothing else is
 MAX_FOLDS = 10
 LIKE = 3.0  # z above which neighbours count as correlated: one of 700 views in random order
 ROWS_PER_COLUMN = 10  # fewer rows are few
-FLOOR = 0.1  # of the median variance: the least that counts in the target, for columns that hardly vary
+FLOOR = 0.1  # of the median variance: the least in the target of two views; of more views the median itself is
 NONE = -1  # the fold of a fit that leaves nothing out
 GROUP_ROWS = 32  # for every column, at least, where a group holds covariances
 STILL = 1e-12  # spread of a constant column, in units of its mean, at most; of single precision some of its roundings
@@ -376,23 +377,17 @@ class Whitening:
         mean: Array,
         covariance: Array,
         n: int,
-        shrinkage: float | str,
+        share: float,
         target: Array,
         of: str,
         still: NDArray[np.bool_],
-        columns: int,
         dtype: Any = np.float64,
     ) -> Whitening:
-        """From the covariance of n rows, which is used up, and the diagonal of T.
-
-        ``still`` columns are constant and in the way.  Rows may be coordinates of more ``columns``.
-        """
+        """From the covariance of n rows, which is used up, and the diagonal of T; ``still`` columns are constant."""
         if n < 2:
             raise SampleError(f"at least two rows are needed to whiten {of}, got {n}.")
         if still.all():
             raise SampleError(f"{of} is constant: all its rows are the same; leave it out.")
-        auto = isinstance(shrinkage, str)
-        share = auto_shrinkage(covariance, target, n, columns) if auto else float(shrinkage)
         covariance *= 1 - share
         covariance[np.diag_indices(len(target))] += share * target
         try:
@@ -408,7 +403,12 @@ class Whitening:
 
 
 def auto_shrinkage(covariance: Array, target: Array, n: int, columns: int) -> float:
-    """Oracle approximating shrinkage in units of the ``target``: between 0 and 1, falling with the number of rows."""
+    """Oracle approximating shrinkage in units of the ``target``: between 0 and 1, falling with the number of rows.
+
+    Rows may be coordinates of more ``columns``.
+    """
+    if not target.all():  # nothing varies
+        return 1.0
     squares = float(1 / target @ covariance**2 @ (1 / target))
     trace = float(np.sum(np.diag(covariance) / target))
     top = (1 - 2 / columns) * squares + trace**2
@@ -440,10 +440,13 @@ def learn_whitenings(
             level = own.sum() / len(mean) if auto else own.mean()
             target = np.full(len(own), level)
             if few and turn is None:
-                target = np.where(still, level, np.maximum(own, FLOOR * np.median(own)))
+                floor = FLOOR if len(turns) == 2 else 1.0
+                target = np.where(still, level, np.maximum(own, floor * np.median(own)))
+            share = auto_shrinkage(covariance, target, n, len(mean)) if auto else float(shrinkage)
+            if few and len(turns) > 2:
+                share = 1 - (1 - share) ** (len(turns) - 1)
             name = f"view {i}" if len(turns) > 1 else "the table"
-            white = Whitening.learn(shift, covariance, n, shrinkage, target, name, still, len(mean), passes.dtype)
-            found[fold].append(white)
+            found[fold].append(Whitening.learn(shift, covariance, n, share, target, name, still, passes.dtype))
         del moments
     return found, variances
 
