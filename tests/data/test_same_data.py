@@ -2,6 +2,7 @@
 
 import math
 import os
+import shutil
 
 import h5py
 import numpy as np
@@ -141,7 +142,9 @@ def test_a_stopped_fit_is_resumed_on_the_same_data_and_version_only(tmp_path, mo
     assert f"has version {VERSION}, this tpca reads version {VERSION + 1}" in says
     assert "damaged" not in says
     assert "--restart" in says
+    shutil.copytree("r", "anew")
     assert resume_with(good) == (0, "")
+    assert tpca_here(*FIT, "--out", "anew", "--restart")[0] == 0
     assert tpca_here(*FIT, "--out", "whole") == (0, "")
     for name in ("result.json", "vectors.npz"):
         assert (tmp_path / "r" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
