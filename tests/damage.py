@@ -34,7 +34,8 @@ JSON_SUFFIXES = (".json", ".jsonl", ".zarray", ".zattrs", ".zgroup")
 def damage(data, name, rng):
     """The bytes of a file with something wrong; JSON is damaged in its values more often than in its letters."""
     if name.endswith(JSON_SUFFIXES) and rng.random() < 0.7:
-        return damaged_json(data, rng)
+        with contextlib.suppress(ValueError):  # no JSON yet, where a kill came in the middle of writing it
+            return damaged_json(data, rng)
     data = bytearray(data)
     # Headers are few bytes among many: half of all damage is in the first or the last of them.
     at = int(rng.integers(len(data)) if rng.random() < 0.5 else rng.integers(min(len(data), 300)) * rng.choice([1, -1]))
