@@ -25,11 +25,11 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from research import StudyError
 from research.law import AverageEngine, LawEngine, averaged, drawn_average
 from research.methods import METHODS
 from research.studies.store import Store, finite, run_studies
 from research.studies.study import Params, Records, Study
-from tpca.errors import StudyError
 from tpca.model import SpikedTensor
 from tpca.planning import parse_samples, tensor_dims
 from tpca.solvers.build import SOLVERS

@@ -39,18 +39,18 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from research import StudyError, markdown_table
 from research.law import LawEngine
 from research.noise.laws import LAWS, coloured, exponential, half_negated, lognormal, outer, random_vectors, smooth_root
 from research.studies.estimates import rate_interval
 from research.studies.store import finite, made
 from research.theory import cramer_rao
-from tpca.errors import StudyError
 from tpca.model import Samples, SpikedTensor
 from tpca.solvers.race.run import RaceRun, RaceSolver
 from tpca.solvers.race.strategies import least_bytes
 from tpca.solvers.run import drive
 from tpca.tensors import DenseBatch
-from tpca.wording import amount, markdown_table
+from tpca.wording import amount
 
 Dims = tuple[int, ...]
 Row = dict[str, Any]

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import Progress
 
+from research import StudyError, markdown_table
 from research.figures import draw_studies
 from research.studies.diagram import DIAGRAM
 from research.studies.memory import MEMORY
@@ -24,9 +25,7 @@ from research.studies.scaling import ADAPTIVITY, SYMMETRIC, UNEQUAL, WORST_CASE
 from research.studies.schedules import EMPIRICAL_SCHEDULE, ODD_ORDER, PAPER_NOISE, STAGES
 from research.studies.store import Store, run_studies
 from research.studies.study import Finding, Scale, Study, key
-from tpca.errors import StudyError
 from tpca.files import replacing
-from tpca.wording import markdown_table
 
 BEGIN, END = "<!-- findings: begin -->", "<!-- findings: end -->"
 _ALL: tuple[Study, ...] = (

@@ -20,7 +20,7 @@ import numpy as np
 import typer
 
 import tpca
-from tpca.wording import markdown_table
+from research import markdown_table
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "tpca"

@@ -19,13 +19,14 @@ from zarr.storage import LocalStore
 import command
 import damage_kinds as kinds
 from damage import read_damaged
+from research import StudyError
 from research.reproduce import STUDIES
 from research.studies.store import Store
 from tpca import SpikedTensor, TpcaError
 from tpca.cli import main
 from tpca.data import open_stream
 from tpca.data.write import read_truth
-from tpca.errors import StreamError, StudyError, reading
+from tpca.errors import StreamError, reading
 from tpca.result import load
 
 # Libraries in C can crash or hang beyond all catching: these are read by `make attack` only, in processes of their own.

@@ -7,8 +7,8 @@ from typing import Any
 
 from scipy.stats import binom
 
+from research import markdown_table
 from research.studies.estimates import rate_interval
-from tpca.wording import markdown_table
 
 Record = dict[str, Any]
 Content = dict[str, Any]

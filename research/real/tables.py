@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from research import markdown_table
 from research.noise.tables import LEVEL, allowed
 from research.real.sets import SETS
-from tpca.wording import markdown_table
 
 Row = dict[str, Any]
 Content = dict[str, Any]

@@ -24,8 +24,9 @@ from typing import Any
 
 import numpy as np
 
+from research import StudyError
 from research.studies.study import Finding, Params, Record, Scale, Study, key
-from tpca.errors import StudyError, check_regular, reading
+from tpca.errors import check_regular, reading
 from tpca.files import replacing
 from tpca.threads import cores
 

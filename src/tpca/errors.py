@@ -65,10 +65,6 @@ class ClusterError(TpcaError, RuntimeError):
     """A cluster is lost, has no workers, or one of its workers failed."""
 
 
-class StudyError(TpcaError, ValueError):
-    """A study does not exist, or its store cannot be used."""
-
-
 class OutputError(TpcaError, OSError):
     """A result cannot be written."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 
 def printable(text: str) -> str:
@@ -97,9 +97,3 @@ def beside(value: float | None, interval: Sequence[float | None] | None, digits:
         return number(value, digits + 1)
     decimals = max(0, digits - 1 - math.floor(math.log10(width)))
     return f"{value or 0.0:,.{decimals}f}".replace("-", "−")
-
-
-def markdown_table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
-    lines = [f"| {' | '.join(cells)} |\n" for cells in (heading, *rows)]
-    return "".join([lines[0], "|" + "---|" * len(heading) + "\n", *lines[1:]])

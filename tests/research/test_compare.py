@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from research import StudyError
 from research.__main__ import app
 from research.baselines import ALS, Unfolding
 from research.compare import TITLES, Setting, comparison, left_out
@@ -16,7 +17,7 @@ from research.studies.memory import MEMORY, constants, points_of, protocol_findi
 from research.studies.store import Store
 from research.studies.study import Record
 from tpca import SpikedTensor
-from tpca.errors import ModelError, StreamError, StudyError
+from tpca.errors import ModelError, StreamError
 from tpca.planning import CONSTANTS, FRONTIER
 
 runner = CliRunner()

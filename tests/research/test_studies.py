@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from amounts import few_or_many
+from research import StudyError
 from research.__main__ import app
 from research.figures import draw_studies
 from research.reproduce import BEGIN, END, STUDIES, as_markdown, as_rows, write_markdown
@@ -42,7 +43,6 @@ from research.studies.scaling import (
 from research.studies.store import Store, key, run_studies, stale
 from research.studies.study import Record, Study
 from research.theory import limit_alignment, noise_norm
-from tpca.errors import StudyError
 from tpca.model import SpikedTensor
 from tpca.solvers.paper.run import pairings_of
 
