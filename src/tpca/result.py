@@ -33,6 +33,7 @@ from tpca.errors import JSON_BYTES, SampleError, StreamError, check_regular, rea
 from tpca.files import replacing
 from tpca.inference.design import read_design
 from tpca.labels import Axis, Labels, parse_labels
+from tpca.solvers.components import Matching, match_components
 from tpca.solvers.estimate import Estimate, StopReason, Verdict
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.sources import SourcesFit
@@ -93,6 +94,7 @@ class Component(msgspec.Struct, kw_only=True, frozen=True):
     ``correlation_error``; of a table the skewness or excess kurtosis.  ``statistic`` is what the test
     compares with the null distribution; ``length`` is the mean score of the very samples that were fitted.
     ``half_agreement`` is the cosine of the patterns that two halves of the samples show, averaged over five splits.
+    ``joint_share`` is the share of the estimate that a joint fit of this component and those before it is.
     """
 
     strength: Number
@@ -107,6 +109,7 @@ class Component(msgspec.Struct, kw_only=True, frozen=True):
     statistic: Number = math.nan
     e_value: Number = math.nan
     half_agreement: Number = math.nan
+    joint_share: Number = math.nan
     correlation_error: Number = math.nan
     moment: Number = math.nan
 
@@ -280,6 +283,11 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         """Whether a signal was proven."""
         return self.verdict is Verdict.SIGNAL
 
+    @property
+    def n_proven(self) -> int:
+        """How many components are proven."""
+        return sum(component.significant for component in self.components)
+
     @functools.cached_property
     def labels(self) -> Labels:
         """Names of axes and of their entries; numbers where there are none."""
@@ -329,6 +337,14 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         from tpca.report.page import write_page
 
         return write_page(Path(path), self, scores, y)
+
+    def match(self, other: Any) -> Matching:
+        """Which component of another fit belongs to each of these: a :class:`~tpca.solvers.components.Matching`.
+
+        ``other`` is a result, a fitted estimator, or a list of arrays ``(rows, d_m)``, one for every axis.
+        """
+        theirs = getattr(other, "result_", other)
+        return match_components(self.vectors, getattr(theirs, "vectors", theirs))
 
     def to_xarray(self) -> Any:
         """An ``xarray.Dataset``: for every axis m ``vector_m``, ``standard_error_m`` and ``interval_m``, with names.

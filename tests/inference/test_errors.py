@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tpca import TensorPCA
-from tpca.inference.scatter import Tangents, half_agreements, slopes
+from tpca.inference.scatter import Tangents, half_agreements, slopes, unit_halves
 
 RNG = np.random.default_rng(0)
 A, B = (np.linalg.qr(RNG.standard_normal((d, 2)))[0].T for d in (8, 6))
@@ -83,11 +83,12 @@ def test_halves_agree_on_what_is_there():
 
 def test_components_of_halves_are_matched_with_those_of_the_whole():
     whole = [[A[0], B[0]], [A[1], B[1]]]
-    turns = iter([whole, whole[::-1]] * 5)  # in another order
-    np.testing.assert_allclose(half_agreements(8, lambda _: next(turns), whole), 1.0)
-    for signed_, expected in ((True, -1.0), (False, 1.0)):
-        turns = iter([whole[:1], [[A[0], -B[0]]]] * 5)
-        assert half_agreements(8, lambda _, t=turns: next(t), whole[:1], signed_)[0] == pytest.approx(expected)
+    reordered = whole[::-1]
+    np.testing.assert_allclose(half_agreements([whole, reordered] * 5, whole), 1.0)
+    opposed = [[A[0], -B[0]]]
+    assert half_agreements([whole[:1], opposed] * 5, whole[:1])[0] == pytest.approx(-1.0)
+    assert half_agreements([whole[:1], opposed] * 5, whole[:1], signed=False)[0] == pytest.approx(1.0)
     zero = [whole[0], [0 * A[0], 0 * B[0]]]
-    assert all(map(math.isnan, half_agreements(3, lambda _: zero, zero)))
-    np.testing.assert_allclose(half_agreements(4, lambda _: zero, zero), [1.0, math.nan])
+    np.testing.assert_allclose(half_agreements([zero, zero], zero), [1.0, math.nan])
+    for first, second in zip(unit_halves(7)[::2], unit_halves(7)[1::2], strict=True):
+        assert sorted([*first, *second]) == list(range(7))

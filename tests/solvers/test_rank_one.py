@@ -125,23 +125,3 @@ def test_the_best_fit_is_that_of_many_starts(dims, rng):
     _, values = tools.fits(np.stack([tensor, -3 * tensor]))
     np.testing.assert_allclose(values, [length, 3 * length], rtol=1e-6)
     assert [len(v) for v in vectors] == list(dims)
-
-
-def test_components_of_orthogonal_parts_are_those_and_the_next_is_tested_off_their_vectors(rng):
-    frames = [np.linalg.qr(rng.standard_normal((d, 3)))[0].T for d in (5, 6, 7)]
-    D = sum(s * outer_product([f[c] for f in frames]) for c, s in enumerate((1.0, 3.0, 2.0)))
-    found, lengths = tools.components_of(D, 5)
-    np.testing.assert_allclose(lengths[:3], [3, 2, 1], rtol=1e-9)
-    np.testing.assert_allclose(lengths[3:], 0, atol=1e-9)
-    for c, own in zip((1, 2, 0), found, strict=False):
-        assert abs(np.prod([v @ f[c] for v, f in zip(own, frames, strict=True)])) == pytest.approx(1)
-    v = unit_vectors(rng, (3, 4, 5))
-    inside = np.einsum("i,j,k->ijk", v[0], rng.standard_normal(4), v[2])
-    np.testing.assert_allclose(tools.beyond(inside[None], v), 0, atol=1e-12)
-    P = [np.eye(len(u)) - np.outer(u, u) for u in v]
-    C = rng.standard_normal((2, 3, 4, 5))
-    keep = np.einsum("nabc,ia,jb,kc->nijk", C, *P)  # none of the modes along v
-    for m in range(3):  # one of the modes along v
-        maps = [np.outer(v[j], v[j]) if j == m else P[j] for j in range(3)]
-        keep = keep + np.einsum("nabc,ia,jb,kc->nijk", C, *maps)
-    np.testing.assert_allclose(tools.beyond(C, v), keep, atol=1e-12)

@@ -39,8 +39,9 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
 
     Parameters
     ----------
-    n_components : int
-        Rank-one components to fit.  There are always so many; ``significant_`` says which are proven.
+    n_components : int or "auto"
+        Rank-one components, fitted together.  There are always so many rows; ``n_proven_`` says how many are proven.
+        ``"auto"`` (least squares): as many as are proven, of every effect, at least one and at most ten.
     target : {"mean", "effect", "variance"}
         What is looked for: what all samples share; what follows ``y``; or what varies from sample to sample.
     solver : {"auto", "least_squares", "race", "paper"} or a solver
@@ -78,7 +79,10 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         Strength of every component, without the bias of a fit, and its confidence interval.
     standard_errors_ : list of arrays like ``components_``, of every entry; NaN where a method has none
     p_values_, significant_ : arrays ``(rows,)``
-        p of every component, the later ones given the earlier ones; and whether it is at most ``1 - confidence``.
+        ``p_values_[c]`` is that of there being at least c + 1 components (of an effect); and whether it is at most
+        ``1 - confidence``.
+    n_proven_ : int
+        How many rows are proven.
     entry_p_values_ : array ``(d_1, ..., d_k)``
         Family-wise p of every entry; with q covariates, ``(q, d_1, ..., d_k)``; of more than two labels, the least of
         their contrasts.  ``None`` where it is not known.
@@ -88,7 +92,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         "signal", "no signal" or "not tested"; and whether it is the first.  A signal may be seen by a whitened
         statistic alone: then no row of ``significant_`` is true.
     rank_one_share_ : float
-        Share of the whole estimate, its noise included, that the first component is.
+        Share of the whole estimate, its noise included, that its components are together.
     explained_variance_, explained_variance_ratio_ : arrays ``(rows,)``
         Of ``target="variance"``, as in scikit-learn's PCA; else NaN.
     effects_ : list of str, what every row is the effect of
@@ -120,7 +124,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
 
     def __init__(
         self,
-        n_components: int = 1,
+        n_components: int | str = 1,
         *,
         target: str = "mean",
         solver: Any = "auto",
@@ -282,7 +286,8 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
             known = {**known, "callbacks": (*known.get("callbacks", ()), Lines(self.verbose))}
         solver, reason = build_solver(self.solver, self.target, data, design, given, asked, known)
         self.solver_, self.solver_reason_ = getattr(solver, "name", type(solver).__name__), reason
-        self._wanted = int(getattr(solver, "n_components", 1))
+        count = getattr(solver, "n_components", 1)
+        self._wanted = 1 if count == "auto" else int(count)
         if self.verbose:
             say(f"solver {self.solver_}: {reason}")
         effect = isinstance(solver, RaceSolver) and design.columns is not None and not pushed
@@ -337,6 +342,8 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
     explained_variance_: Array = of_components("variance")
     explained_variance_ratio_: Array = of_components("variance_ratio")
 
+    n_proven_: int = of_result("n_proven")
+
     @property
     def strength_intervals_(self) -> Array:
         """Lower and upper end of the confidence interval of every strength; NaN where the method has none."""
@@ -360,7 +367,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
 
     @property
     def rank_one_share_(self) -> float:
-        """Share |fit|²/|D|² of the whole estimate that the first component is; NaN where it is not known."""
+        """Share 1 - |D - fit|²/|D|² of the whole estimate that its components are; NaN where it is not known."""
         return next(iter(self.result_.rank_one_shares), math.nan)
 
     @property

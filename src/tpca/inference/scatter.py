@@ -5,7 +5,8 @@ changes it by :math:`\delta = (J^\top J)^+ J^\top E`, where J has the derivative
 right angles to :math:`v_{cm}`, along every vector.  :math:`J^\top E` are *slopes*, E contracted with all vectors but
 one, so that a unit leaves no more than a vector for every mode.  With one component :math:`J^\top J` is diagonal:
 :math:`\delta\lambda = \langle E, \otimes v\rangle` and :math:`\delta v_m = t_m/\lambda`, t the tangent part.
-Several components of a matrix are its singular vectors, and change as these do.
+Components that are fitted together are coupled (:class:`~tpca.tensors.cp.TangentSpace`), the more, the more alike they
+are.  Several components of a matrix are its singular vectors, and change as these do.
 
 From the sum of squares over units, on the squared scale, where the bias of a length is additive,
 
@@ -22,17 +23,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import t as student
 
 from tpca.tensors.blocks import Array
+from tpca.tensors.cp import TangentSpace, tangent_space
 
 EQUAL = 1e-3  # relative difference of squared lengths below which singular vectors are not told apart
-LARGEST_SYSTEM = 4096  # parameters: 134 MB a matrix
 SPLITS = 5  # into halves
 
 Patterns = Sequence[Sequence[Array]]
@@ -54,76 +56,88 @@ def slope(rows: Array, vectors: Sequence[Array], mode: int) -> Array:
 
 
 class Tangents:
-    """Turns slopes of every component into changes of strengths and vectors.
+    """Turns slopes of every component into changes of strengths and vectors; zeros of a component that is zero.
 
-    The coupling of several components is solved for with up to ``largest`` parameters; with more it is left out.
+    ``vectors`` has the unit vectors of every component, ``strengths`` (c,) their lengths.
     """
 
-    def __init__(self, vectors: Sequence[Sequence[Array]], strengths: Array, largest: int = LARGEST_SYSTEM) -> None:
-        self.vectors, self.strengths = vectors, np.asarray(strengths, dtype=np.float64)
-        self.sizes = [len(v) for v in vectors[0]]
-        width = len(vectors) * (1 + sum(self.sizes))
-        several = len(vectors) > 1 and bool((self.strengths > 0).all())
-        self._pairs = several and len(self.sizes) == 2
-        self._inverse = None
-        if several and not self._pairs and width <= largest:
-            self._inverse = np.linalg.pinv(self._gram(), rcond=1e-9, hermitian=True)
+    def __init__(self, vectors: Sequence[Sequence[Array]], strengths: Array) -> None:
+        self.vectors = vectors
+        self.strengths = np.asarray(strengths, dtype=np.float64)
+        self.sizes = [len(vector) for vector in vectors[0]]
+        self._fitted: list[int] = np.flatnonzero(self.strengths > 0).tolist()
+        self._long_axes = [m for m, size in enumerate(self.sizes) if size > 1]
+        self._space = None
+        if len(self._fitted) > 1 and len(self._long_axes) > 2:
+            factors = [np.stack([vectors[c][m] for c in self._fitted], axis=1) for m in range(len(self.sizes))]
+            self._space = tangent_space(factors)
 
-    def changes(self, each: Sequence[Sequence[Array]]) -> Array:
-        """(n, c, 1 + Σd) changes δλ, λδv_1, ..., λδv_k of every component; ``each`` has its slopes.
+    def changes(self, slopes_by_component: Sequence[Sequence[Array]]) -> Array:
+        """Changes δλ, λδv_1, ..., λδv_k of every component, (n, c, 1 + Σd), from its slopes.
 
-        Where components are coupled the tangents of each by itself follow, (n, c, 1 + 2Σd): the bias is theirs.
+        Where components are coupled the tangents of each by itself follow, (n, c, 1 + 2Σd).  The bias of a strength
+        comes from these: components that are nearly alike turn into each other, which makes neither longer.
         """
-        n, rows = len(each[0][0]), []
-        for vectors, own in zip(self.vectors, each, strict=True):
-            along = own[0] @ vectors[0]
-            tangents = [s - np.outer(s @ v, v) for s, v in zip(own, vectors, strict=True)]
-            rows.append(np.column_stack([along, *tangents]))
-        found = np.stack(rows, axis=1)
-        if self._pairs:
-            return np.concatenate([self._turned(found), found[:, :, 1:]], axis=2)
-        if self._inverse is None:
-            return found
-        coupled = (found.reshape(n, -1) @ self._inverse).reshape(found.shape)
-        return np.concatenate([coupled, found[:, :, 1:]], axis=2)
+        rows = []
+        for component_vectors, slopes_of_one in zip(self.vectors, slopes_by_component, strict=True):
+            strength_change = slopes_of_one[0] @ component_vectors[0]
+            tangents = [without_direction(s, v) for s, v in zip(slopes_of_one, component_vectors, strict=True)]
+            rows.append(np.column_stack([strength_change, *tangents]))
+        separate = np.stack(rows, axis=1)
+        if len(self._fitted) < 2:
+            return separate
+        if self._space is None:
+            coupled = self._turned(separate)
+        else:
+            coupled = self._coupled(self._space, slopes_by_component)
+        return np.concatenate([coupled, separate[:, :, 1:]], axis=2)
 
-    def _turned(self, found: Array) -> Array:
+    def _coupled(self, space: TangentSpace, slopes_by_component: Sequence[Sequence[Array]]) -> Array:
+        """Changes of components that were fitted together."""
+        slopes_by_axis = []
+        for m in range(len(self.sizes)):
+            slopes_by_axis.append(np.stack([slopes_by_component[c][m] for c in self._fitted], axis=2))
+        factor_changes = space.changes(slopes_by_axis)
+        n = len(slopes_by_axis[0])
+        changes = np.zeros((n, len(self.vectors), 1 + sum(self.sizes)))
+        for place, c in enumerate(self._fitted):
+            start = 1
+            for m, vector in enumerate(self.vectors[c]):
+                change = factor_changes[m][:, :, place]
+                stop = start + len(vector)
+                changes[:, c, 0] += change @ vector
+                changes[:, c, start:stop] = without_direction(change, vector)
+                start = stop
+        return changes
+
+    def _turned(self, separate: Array) -> Array:
         """Changes of singular vectors of a matrix, which turn into each other the more, the more equal their lengths.
 
         With a = ⟨E, u_e⊗v_c⟩ and b = ⟨E, u_c⊗v_e⟩, λ_c δu_c has λ_c(λ_c a + λ_e b)/(λ_c² − λ_e²) along u_e, and
         λ_c δv_c the same with a and b exchanged; they are a and b if λ_e is 0.
         """
-        out, rows = found.copy(), self.sizes[0] + 1
-        for c, own in enumerate(self.strengths):
-            for e, other in enumerate(self.strengths):
-                if e == c:
-                    continue
-                u, v = self.vectors[e]
-                a, b = found[:, c, 1:rows] @ u, found[:, c, rows:] @ v
-                gap = own**2 - other**2
-                gap = math.copysign(max(abs(gap), EQUAL * own**2), gap)
-                out[:, c, 1:rows] += np.outer(own * (own * a + other * b) / gap - a, u)
-                out[:, c, rows:] += np.outer(own * (own * b + other * a) / gap - b, v)
-        return out
+        turned = separate.copy()
+        edges = np.cumsum([1, *self.sizes])
+        row_axis, column_axis = self._long_axes
+        rows = slice(edges[row_axis], edges[row_axis + 1])
+        columns = slice(edges[column_axis], edges[column_axis + 1])
+        for c, e in itertools.permutations(self._fitted, 2):
+            length = self.strengths[c]
+            other_length = self.strengths[e]
+            u = self.vectors[e][row_axis]
+            v = self.vectors[e][column_axis]
+            a = separate[:, c, rows] @ u
+            b = separate[:, c, columns] @ v
+            gap = length**2 - other_length**2
+            gap = math.copysign(max(abs(gap), EQUAL * length**2), gap)
+            turned[:, c, rows] += np.outer(length * (length * a + other_length * b) / gap - a, u)
+            turned[:, c, columns] += np.outer(length * (length * b + other_length * a) / gap - b, v)
+        return turned
 
-    def _gram(self) -> Array:
-        """JᵀJ, with derivatives along vectors divided by λ: the identity, on tangents, for one component.
 
-        Of the slots of two components, λ and every vector, it is the product of the inner products of all modes but
-        theirs, and in these of projections P = I − vvᵀ onto tangents.
-        """
-        count, slots = len(self.vectors), np.cumsum([0, 1, *self.sizes])
-        gram = np.zeros((count, slots[-1], count, slots[-1]))
-        P = [[np.eye(len(v)) - np.outer(v, v) for v in vectors] for vectors in self.vectors]
-        for (c, own), (e, others) in itertools.product(enumerate(self.vectors), repeat=2):
-            inner = np.array([v @ u for v, u in zip(own, others, strict=True)])
-            left = [np.ones(1), *(p @ u for p, u in zip(P[c], others, strict=True))]
-            right = [np.ones(1), *(p @ v for p, v in zip(P[e], own, strict=True))]
-            for s, t in itertools.product(range(len(left)), repeat=2):
-                block = P[c][s - 1] @ P[e][s - 1] if s == t > 0 else np.outer(left[s], right[t])
-                rest = np.prod(np.delete(inner, [i - 1 for i in (s, t) if i]))
-                gram[c, slots[s] : slots[s + 1], e, slots[t] : slots[t + 1]] = rest * block
-        return gram.reshape(count * slots[-1], -1)
+def without_direction(rows: Array, vector: Array) -> Array:
+    """Rows (n, d) at right angles to a unit vector."""
+    return rows - np.outer(rows @ vector, vector)
 
 
 @dataclass(frozen=True)
@@ -136,41 +150,58 @@ class Errors:
 
 
 def errors_of(tangents: Tangents, squares: Array, freedom: float, confidence: float) -> list[Errors]:
-    """From the sum of squared changes over units with ``freedom`` degrees of freedom."""
-    found, end = [], 1 + sum(tangents.sizes)
+    """Errors of every component from the sum of squared changes over units, with ``freedom`` degrees of freedom."""
+    end = 1 + sum(tangents.sizes)
+    edges = np.cumsum(tangents.sizes)[:-1]
     reach = float(student.ppf(0.5 + confidence / 2, max(freedom, 1)))
-    for length, own in zip(tangents.strengths, squares, strict=True):
-        error = math.sqrt(own[0])
-        squared = length**2 - float(own[1:].sum() if len(own) == end else own[end:].sum())
-        strength = math.sqrt(max(squared, 0.0))
-        wide = 2 * reach * error * length
-        ends = (math.sqrt(max(squared - wide, 0.0)), math.sqrt(max(squared + wide, 0.0)))
-        each = np.sqrt(own[1:end]) / max(strength, 1e-300)
-        each = np.minimum(each, 1.0)  # an entry of a unit vector is no less sure than that
-        found.append(Errors(strength, ends, tuple(np.split(each, np.cumsum(tangents.sizes)[:-1]))))
-    return found
+    errors = []
+    for length, component_squares in zip(tangents.strengths, squares, strict=True):
+        vector_squares = component_squares[1:end]
+        bias_squares = component_squares[end:] if len(component_squares) > end else vector_squares
+        squared_strength = length**2 - float(bias_squares.sum())
+        strength = math.sqrt(max(squared_strength, 0.0))
+        margin = 2 * reach * math.sqrt(component_squares[0]) * length
+        lower_end = math.sqrt(max(squared_strength - margin, 0.0))
+        upper_end = math.sqrt(max(squared_strength + margin, 0.0))
+        vector_errors = np.sqrt(vector_squares) / max(strength, 1e-300)
+        vector_errors = np.minimum(vector_errors, 1.0)  # an entry of a unit vector is no less sure than that
+        errors.append(Errors(strength, (lower_end, upper_end), tuple(np.split(vector_errors, edges))))
+    return errors
 
 
-def half_agreements(n_units: int, fitted: Callable[[Array], Patterns], whole: Patterns, signed: bool = True) -> Array:
-    """The agreement of every component of ``whole``; ``fitted`` gives those of the units whose numbers it is given.
-
-    Without ``signed`` a pattern and its negative are the same.  NaN for fewer than four units, and for a component that
-    is zero.
-    """
-    if n_units < 4:
-        return np.full(len(whole), math.nan)
+def unit_halves(n_units: int) -> list[NDArray[np.intp]]:
+    """Numbers of the units of both halves, split after split."""
     rng = np.random.default_rng(0)  # fixed: the answer has no seed
-    each = []
+    halves = []
     for _ in range(SPLITS):
-        matched = []
-        for some in np.array_split(rng.permutation(n_units), 2):
-            half = fitted(np.sort(some))
-            distances = [[-abs(cosine(one, other)) for other in half] for one in whole]
-            matched.append([half[int(j)] for j in linear_sum_assignment(distances)[1]])
-        each.append([cosine(a, b) for a, b in zip(*matched, strict=True)])
-    mean = np.mean(each if signed else np.abs(each), axis=0)
-    there = [all(v.any() for v in vectors) for vectors in whole]
-    return np.where(there, mean, math.nan)
+        for half in np.array_split(rng.permutation(n_units), 2):
+            halves.append(np.sort(half))
+    return halves
+
+
+def half_agreements(halves: Sequence[Patterns], whole: Patterns, signed: bool = True) -> Array:
+    """The agreement of every component of ``whole`` between components that were fitted to :func:`unit_halves`.
+
+    Without ``signed`` a pattern and its negative are the same.  NaN for a component that is zero.
+    """
+    agreements: list[list[float]] = []
+    for first, second in zip(halves[::2], halves[1::2], strict=True):
+        of_split = []
+        for mine, theirs in zip(matched(first, whole), matched(second, whole), strict=True):
+            of_split.append(cosine(mine, theirs))
+        agreements.append(of_split)
+    values = np.array(agreements)
+    if not signed:
+        values = np.abs(values)
+    present = [all(vector.any() for vector in vectors) for vectors in whole]
+    return np.where(present, values.mean(axis=0), math.nan)
+
+
+def matched(patterns: Patterns, whole: Patterns) -> list[Sequence[Array]]:
+    """For every component of ``whole`` the pattern that belongs to it, by the assignment of largest total |cosine|."""
+    sizes = [[abs(cosine(component, pattern)) for pattern in patterns] for component in whole]
+    _, chosen = linear_sum_assignment(sizes, maximize=True)
+    return [patterns[number] for number in chosen.tolist()]
 
 
 def cosine(one: Sequence[Array], other: Sequence[Array]) -> float:

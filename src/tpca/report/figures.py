@@ -470,85 +470,101 @@ def _mean(values: Array) -> tuple[float, float]:
 
 # How many components --------------------------------------------------------------------------------------------------
 
+PANEL_NOTES = {
+    "strength": "Correlations on held-out rows, with two standard errors.",
+    "p_value": "p says how often pure noise does at least as well as a component more; below the dashed line there are "
+    "at least so many.",
+    "joint_share": "Shares of the estimate, its noise included, that fits of 1, 2, ... components are together.",
+    "variance_ratio": "Shares of the variance show where the rest becomes small.",
+    "half_agreement": "Agreement is the cosine of the patterns of two halves of the samples: 1 if both show the same, "
+    "0 if nothing.",
+}
+
 
 def evidence_picture(result: Result, upright: bool = True) -> Picture | None:
-    """How many components: evidence of each, share of the variance, agreement of halves; of views, correlations.
+    """How many components: p of there being so many, shares, agreement of halves; of views, correlations.
 
     Nothing of one component, which has no other to be compared with.  Panels stand side by side, or ``upright`` above
     each other.
     """
-    rows, null, level = result.components, result.null_distribution, percent(result.confidence)
-    tested = result.kind == "samples" and null is not None and null.size > 0
+    rows = result.components
+    tested = result.kind == "samples" and any(math.isfinite(component.p_value) for component in rows)
     if len(rows) == 1 or not (tested or result.kind == "views"):
         return None
-    notes = {
-        "strength": "Correlations on held-out rows, with two standard errors.",
-        "statistic": f"The statistic is divided by the {level} point of noise: a component above 1 is more than noise, "
-        "given those before it.",
-        "variance_ratio": "Shares of the variance show where the rest becomes small.",
-        "half_agreement": "Agreement is the cosine of the patterns of two halves of the samples: 1 if both show the "
-        "same, 0 if nothing.",
-    }
-    known = [n for n in ("variance_ratio", "half_agreement") if any(math.isfinite(getattr(one, n)) for one in rows)]
-    names = ["statistic", *known] if tested else ["strength"]
-    heading = ["component", "strength", "p", "significant", *["halves agree"] * tested]
-    lines = [
-        [
-            title_of(result, c),
-            strength_of(result, c),
-            number(own.p_value, 2),
-            "yes" if own.significant else "no",
-            *[number(own.half_agreement, 2)] * tested,
-        ]
-        for c, own in enumerate(rows)
-    ]
+    names = ["strength"]
+    if tested:
+        names = ["p_value"]
+        for name in ("joint_share", "variance_ratio", "half_agreement"):
+            if any(math.isfinite(getattr(component, name)) for component in rows):
+                names.append(name)
     return Picture(
         "How many components",
         f"{about(result)}: evidence of each component.",
-        " ".join(notes[name] for name in names),
-        (heading, lines),
+        " ".join(PANEL_NOTES[name] for name in names),
+        evidence_table(result, tested),
         partial(_draw_evidence, result=result, names=names, upright=upright),
         0.5 + 1.8 * len(names),
     )
 
 
+def evidence_table(result: Result, tested: bool) -> tuple[list[str], list[list[str]]]:
+    """Heading and lines of the table beside the picture."""
+    heading = ["component", "strength", "p", "proven"]
+    if tested:
+        heading.append("halves agree")
+    lines = []
+    for c, component in enumerate(result.components):
+        proven = "yes" if component.significant else "no"
+        line = [title_of(result, c), strength_of(result, c), number(component.p_value, 2), proven]
+        if tested:
+            line.append(number(component.half_agreement, 2))
+        lines.append(line)
+    return heading, lines
+
+
 def _draw_evidence(figure: Any, result: Result, names: Sequence[str], upright: bool) -> None:
-    rows, places = result.components, np.arange(1, len(result.components) + 1)
-    grid = (len(names), 1) if upright else (1, len(names))
-    for axes, name in zip(figure.subplots(*grid, squeeze=False, sharex=True).flat, names, strict=True):
-        values = np.array([getattr(c, name) for c in rows])
+    rows = result.components
+    places = np.arange(1, len(rows) + 1)
+    shape = (len(names), 1) if upright else (1, len(names))
+    panels = figure.subplots(*shape, squeeze=False, sharex=True).flat
+    for axes, name in zip(panels, names, strict=True):
+        values = np.array([getattr(component, name) for component in rows])
         axes.set_xlim(0.4, len(rows) + 0.6)
         axes.set_xticks(places if len(places) <= FEW else np.linspace(1, len(rows), 6).astype(int))
-        if name == "statistic":
-            _draw_statistics(axes, result, places, values)
+        if name == "p_value":
+            _draw_p_values(axes, result, places, values)
+        elif name == "joint_share":
+            axes.plot(places, 100 * values, "o-", ms=6, lw=1.2, color=COLOURS[0])
+            axes.set_ylim(0, 105)
+            axes.set_ylabel("% of the estimate")
         elif name == "variance_ratio":
             axes.bar(places, 100 * values, width=0.5, color=COLOURS[0])
             axes.set_ylabel("% of the variance")
+        elif name == "strength":
+            margins = [2 * component.correlation_error for component in rows]
+            axes.axhline(0, color=INK, lw=0.8)
+            axes.errorbar(places, values, margins, fmt="o", color=COLOURS[0])
+            axes.set_ylabel("correlation ± 2 s.e.")
         else:
             axes.axhline(0, color=INK, lw=0.8)
-            if name == "strength":
-                axes.errorbar(places, values, [2 * c.correlation_error for c in rows], fmt="o", color=COLOURS[0])
-                axes.set_ylabel("correlation ± 2 s.e.")
-            else:
-                axes.plot(places, values, "s", ms=6, color=COLOURS[0])
-                axes.set_ylim(min(-0.05, 1.1 * float(np.nanmin(values))), 1.05)
-                axes.set_ylabel("agreement of halves")
+            axes.plot(places, values, "s", ms=6, color=COLOURS[0])
+            axes.set_ylim(min(-0.05, 1.1 * float(np.nanmin(values))), 1.05)
+            axes.set_ylabel("agreement of halves")
         if not upright or axes.get_subplotspec().is_last_row():
             axes.set_xlabel("component")
 
 
-def _draw_statistics(axes: Any, result: Result, places: Any, values: Array) -> None:
-    """Statistics over the point of noise that they must exceed, each beside the band of noise."""
-    null = result.null_distribution
-    top = np.quantile(null, result.confidence, axis=1)
-    top = np.where(top > 0, top, 1.0)
-    low = np.quantile(null, 1 - result.confidence, axis=1) / top
-    band = f"noise, {percent(1 - result.confidence)} to {percent(result.confidence)}"
-    axes.bar(places, 1 - low, bottom=low, width=0.5, color=INK, alpha=0.35, label=band)
-    proven = np.array([c.significant for c in result.components])
-    for mask, face, name in ((proven, COLOURS[0], "significant"), (~proven, "none", "not significant")):
+def _draw_p_values(axes: Any, result: Result, places: Any, values: Array) -> None:
+    """P of there being at least 1, 2, ... components, on a logarithmic scale that turns downwards."""
+    level = 1 - result.confidence
+    proven = np.array([component.significant for component in result.components])
+    for mask, face, name in ((proven, COLOURS[0], "proven"), (~proven, "none", "not proven")):
         if mask.any():
-            axes.plot(places[mask], values[mask] / top[mask], "o", ms=7, mfc=face, mec=COLOURS[0], mew=1.5, label=name)
-    axes.set_ylim(0, 1.5 * float(np.max((values / top)[np.isfinite(values)], initial=1.0)))
-    axes.set_ylabel("statistic (noise: below 1)")
-    axes.legend(loc="upper right", fontsize=8, borderaxespad=0.0, handletextpad=0.4)
+            axes.plot(places[mask], values[mask], "o", ms=7, mfc=face, mec=COLOURS[0], mew=1.5, label=name)
+    axes.axhline(level, color=INK, lw=1, ls="--")
+    axes.set_yscale("log")
+    smallest = float(np.nanmin(values))
+    axes.set_ylim(0.5 * min(smallest, level), 2)
+    axes.invert_yaxis()
+    axes.set_ylabel("p of at least so many")
+    axes.legend(loc="best", fontsize=8, borderaxespad=0.3, handletextpad=0.4)

@@ -94,7 +94,8 @@ def _facts(result: Result) -> list[tuple[str, str]]:
         facts.append(("Noise of one entry", number(result.noise_level)))
     if result.rank_one_shares:
         shares = ", ".join(percent(round(share, 3)) for share in result.rank_one_shares)
-        facts.append(("First component, of the estimate with its noise", shares))
+        name = "Pattern" if len(result.components) == 1 else "Components together"
+        facts.append((f"{name}, of the estimate with its noise", shares))
     if len(result.components) == 1 and math.isfinite(agreement := result.components[0].half_agreement):
         facts.append(("Agreement of halves of the samples (0 to 1)", number(agreement, 2)))
     facts += [("Memory of the solver", amount(result.state_bytes))] if result.state_bytes else []

@@ -106,9 +106,10 @@ def headline(result: Result) -> str:
         known = result.kind == "samples" and math.isfinite(limit)
         hidden = f"if there is one, its strength is below {number(limit)} ({percent(result.confidence)} confidence)"
         return f"No signal: {p}{f'; {hidden}' if known else ''}."
-    proven, rows = sum(c.significant for c in result.components), len(result.components)
+    proven = result.n_proven
+    rows = len(result.components)
     if rows > 1 and proven:
-        return f"Signal: {p}; {proven} of {rows} components significant."
+        return f"Signal: {p}; {proven} of {rows} components are proven."
     if not proven and result.kind == "samples":
         return f"Signal: {p}; the pattern shown is not itself significant."
     return f"Signal: {strength_of(result, 0).partition(';')[0]}."
@@ -169,8 +170,9 @@ def concerns(result: Result) -> list[str]:
         more = f" and {len(unseen) - MAX_ENTRIES} more" if len(unseen) > MAX_ENTRIES else ""
         told.append(f"Never observed: {names}{more}. Nothing is known of these entries: leave them out.")
     rows = len(result.components)
-    if samples and 1 < rows == sum(c.significant for c in result.components):
-        told.append(f"All {rows} components are significant: there may be more. Try n_components={2 * rows}.")
+    if samples and 1 < rows == result.n_proven and result.settings.get("n_components") != "auto":
+        more = "'auto'" if result.solver == "least_squares" else f"{2 * rows}"
+        told.append(f"All {rows} components are proven: there may be more. Try n_components={more}.")
     if result.stop_reason == StopReason.NOT_ACCURATE.name:
         told.append("The samples ended before the vectors were as accurate as asked for: give more, or a larger tol.")
     return list(dict.fromkeys(told))
@@ -203,6 +205,11 @@ def reading_hints(result: Result) -> list[str]:
         told += [LOADINGS] + [MANY_VIEWS] * (len(result.dims) > 2)
     if result.kind == "table":
         told.append(DIRECTIONS)
+    if result.solver == "least_squares" and len(result.components) > len({c.effect for c in result.components}):
+        told.append(
+            "p of component 2 is that of there being at least 2 components, and so on. They are fitted together: a fit "
+            "of one is not the first of two."
+        )
     if result.target == "variance" and result.found:
         told.append("The test says that entries vary together, no more: correlated noise does so, too.")
     return told
@@ -317,6 +324,12 @@ def methods_of(result: Result) -> str:
 
 def _least_squares_methods(result: Result, level: str) -> list[str]:
     told = ["The estimate is the best rank-one fit of the least-squares solution, in the units of the data."]
+    if len(result.components) > len({component.effect for component in result.components}):
+        told = [
+            "The components are the joint least-squares fit (CP, by damped Gauss-Newton steps from many starts) of the "
+            "least-squares solution, in the units of the data. The p-value of component c is that of there being at "
+            "least c: it is tested on what the fit of c - 1 leaves, without the tangent space of that fit."
+        ]
     if result.n_resamples and not math.isnan(result.p_value):
         statistic = "The statistic is the length of the best rank-one fit"
         more = "" if result.settings.get("whiten", "auto") is None else (

@@ -10,6 +10,7 @@ from tpca.engines import Data
 from tpca.errors import MemoryBudgetError, SolverError
 from tpca.inference.design import Design
 from tpca.solvers.least_squares.solver import LeastSquares
+from tpca.solvers.options import same
 from tpca.solvers.paper.solver import PaperSolver
 from tpca.solvers.race.contrasts import refused
 from tpca.solvers.race.run import RaceSolver
@@ -69,6 +70,8 @@ def build_solver(
 
 
 def _made(kind: type[Any], given: Mapping[str, Any], chosen: Set[str], known: Mapping[str, Any], where: str) -> Any:
+    if same(given["n_components"], "auto") and kind is not LeastSquares:
+        raise SolverError(f"n_components='auto' means nothing to {where}; give a number, or use least squares.")
     own = {field.name for field in dataclasses.fields(kind)}
     for name in sorted(chosen - own):
         raise SolverError(f"{name}={given[name]!r} means nothing to {where}; leave it out.")

@@ -70,6 +70,8 @@ class Component:
     ``e_value`` is what bets against pure noise have won at most, of one unit; its inverse is the p-value (race only).
     ``statistic`` is what the test compares with ``null``, what resampling gave for it.
     ``half_agreement`` is the cosine of what two halves of the samples show of it (:mod:`tpca.inference.scatter`).
+    ``joint_share`` is the share of the whole estimate that this component and those before it would be, were there no
+    more of them: that of a joint fit of so many.
     ``variance`` is that of the samples along a component of variation, ``variance_ratio`` its share of all there is.
     """
 
@@ -89,6 +91,7 @@ class Component:
     null: Array | None = field(default=None, repr=False)
     e_value: float = math.nan
     half_agreement: float = math.nan
+    joint_share: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ class Estimate:
 
     ``signal_p`` is the p-value of there being any signal, by all statistics of a test together; ``entry_p_values`` has,
     for every question, the family-wise p of every entry; ``rank_one_shares`` the share of the whole estimate that the
-    first component is.  ``advice`` is a line each, with a number and one action.
+    joint fit of its components is.  ``advice`` is a line each, with a number and one action.
 
     ``n_samples`` counts every sample consumed (N), ``n_passes`` the passes (K), ``n_skipped`` samples that were left
     out (``nan_policy="omit"``), ``state_bytes`` the most that the solver held in its own arrays (S), ``buffer_bytes``

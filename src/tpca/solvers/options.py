@@ -91,6 +91,7 @@ check_share = _number("lie strictly between 0 and 1", lambda value: 0 < value < 
 check_seconds = _number("be a number of seconds, 0 or more", lambda value: value >= 0)
 check_positive = _number("be a positive finite number", lambda value: 0 < value < math.inf)
 check_passes = one_of("auto", least=1)
+check_components = one_of("auto", least=1)
 check_resamples = one_of("auto", least=19)
 check_dependence = one_of("auto", None, least=1)
 check_whiten = one_of("auto", "modes", None)
@@ -185,7 +186,7 @@ class ClaimingSolver(CommonOptions):
     memory_limit: Any = option(None, check_memory)
     max_samples: int | None = option(None, check_integer)
     confidence: float = option(0.95, check_share)
-    n_components: int = option(1, check_integer)
+    n_components: Any = option(1, check_integer)
 
     def start(self, data: Data) -> Run:
         """A run that asks for its first samples."""

@@ -1,4 +1,4 @@
-"""The rank-one toolbox that all methods share: sweeps, top vectors, deflation, orientation, ghosts, and components.
+"""The rank-one toolbox that all methods share: sweeps, top vectors, deflation, orientation, and ghosts.
 
 Rows are unit vectors.  Where a function takes blocks or vectors with leading axes, so many problems are solved in step.
 """
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dsyevd, dsyevr, ssyevd, ssyevr
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from tpca.inference.scatter import cosine
 from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array
 
@@ -27,10 +26,7 @@ FLIP_SWEEPS, FLIP_STEPS = 8, 6
 TRIAL_SWEEPS = 12
 SMALL = 10_000  # entries of a tensor for which many starts cost nothing
 SWEEPS, SWEPT = (200, 20_000), 2e8  # least and most, by the entries that all sweeps may touch: some climbs are slow
-REFINEMENTS = 100
 STILL = 1e-24  # squared change of vectors that counts as none
-OPPOSED = -0.5  # cosine of two components that nearly cancel
-NOTHING = 1e-13  # share of a tensor below which what is left is rounding
 GHOST = 0.9  # overlap above which two vectors count as the same one
 
 Gradient = Callable[[Sequence[Array], int], Array]
@@ -240,7 +236,7 @@ def positive(vectors: Sequence[Array], strength: float) -> tuple[tuple[Array, ..
     return oriented([*others, -last if strength < 0 else last]), abs(strength)
 
 
-# Components of a tensor ---------------------------------------------------------------------------------------------
+# The best fit of a tensor -------------------------------------------------------------------------------------------
 
 
 def fits(stack: Array) -> tuple[list[Array], Array]:
@@ -291,62 +287,6 @@ def best_rank_one(tensor: Array, rough: bool = False) -> tuple[list[Array], floa
 def outer(vectors: Sequence[Array], strength: float = 1.0) -> Array:
     """The tensor of one component."""
     return functools.reduce(np.multiply.outer, vectors[1:], strength * vectors[0])
-
-
-def components_of(D: Array, count: int) -> tuple[list[list[Array]], Array]:
-    """Vectors and lengths of ``count`` components, strongest first; zeros where there is no more to fit."""
-    left, found, sizes = D, [], []
-    whole = float(np.linalg.norm(D))
-    for _ in range(count):
-        vectors, size = best_rank_one(left)
-        if not size > NOTHING * whole:
-            break
-        found.append(vectors)
-        sizes.append(size)
-        left = left - outer(vectors, size)
-    if len(found) > 1 and D.ndim > 2:
-        refined, lengths_ = _refined(D, found, sizes)
-        pairs = [(a, b) for i, a in enumerate(refined) for b in refined[:i]]
-        if all(cosine(a, b) > OPPOSED for a, b in pairs):  # else they run away from each other, and cancel
-            found, sizes = refined, lengths_
-    order = np.argsort(-np.array(sizes), kind="stable")
-    found, sizes = [found[i] for i in order], [sizes[i] for i in order]
-    missing = count - len(found)
-    return found + [[np.zeros(d) for d in D.shape]] * missing, np.array(sizes + [0.0] * missing)
-
-
-def _refined(D: Array, found: list[list[Array]], sizes: list[float]) -> tuple[list[list[Array]], list[float]]:
-    """All components together: each anew, given the others, until none moves."""
-    found, sizes = list(found), list(sizes)
-    left = D - sum(outer(v, s) for v, s in zip(found, sizes, strict=True))
-    for _ in range(REFINEMENTS):
-        moved = 0.0
-        for c, (vectors, size) in enumerate(zip(found, sizes, strict=True)):
-            own = left + outer(vectors, size)
-            fresh, value = alternate(functools.partial(along, own[None]), [v[None] for v in vectors], 2)
-            found[c], sizes[c] = [v[0] for v in fresh], float(value[0])
-            left = own - outer(found[c], sizes[c])
-            moved = max(moved, *(float(np.sum((a - b) ** 2)) for a, b in zip(found[c], vectors, strict=True)))
-        if moved < STILL:
-            break
-    return found, sizes
-
-
-def beyond(C: Array, vectors: Sequence[Array]) -> Array:
-    """Tensors (n, *dims) without what has all modes but one along ``vectors``: what the next component is tested on.
-
-    An error of a component's own vectors lies there, and so is not taken for another one.
-    """
-
-    def on(T: Array, m: int) -> Array:
-        return np.moveaxis(np.multiply.outer(np.tensordot(T, vectors[m], (m + 1, 0)), vectors[m]), -1, m + 1)
-
-    modes = range(len(vectors))
-    out = C - functools.reduce(on, modes, C)
-    for m in modes:
-        part = functools.reduce(on, (j for j in modes if j != m), C)
-        out = out - (part - on(part, m))
-    return out
 
 
 # Eigenvectors of small matrices --------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from tpca.checkpoint import kept
 from tpca.engines import Data
 from tpca.errors import MemoryBudgetError, StreamError
 from tpca.inference.flips import own_order, p_values
-from tpca.inference.scatter import half_agreements, slope
+from tpca.inference.scatter import half_agreements, slope, unit_halves
 from tpca.randomness import generator
 from tpca.solvers.estimate import Component, Estimate, StopReason
 from tpca.solvers.options import ClaimingSolver, budget, check_dependence, check_resamples, option
@@ -441,9 +441,10 @@ class VariationRun(Run):
             nulls.append(sign_test(Z, asked, rng))
             p[c] = least = max(float(p_values(nulls[c])[0]), least)
 
-        def fitted(some: Array) -> list[list[Array]]:
+        def fitted(some: Any) -> list[list[Array]]:
             own = rows[some]
             found = [vectors for vectors, _ in components_of(own - own.mean(axis=0), len(p))]
             return found + [[np.zeros(d) for d in rows.shape[1:]]] * (len(p) - len(found))
 
-        return p, nulls, half_agreements(used, fitted, patterns, signed=False), advice
+        halves = [fitted(half) for half in unit_halves(used)]
+        return p, nulls, half_agreements(halves, patterns, signed=False), advice

@@ -24,13 +24,20 @@ from tpca.engines import Data, open_engine
 from tpca.errors import MemoryBudgetError, SampleError, StreamError
 from tpca.inference.design import Design
 from tpca.inference.flips import CHUNK
-from tpca.inference.scatter import LARGEST_SYSTEM, Tangents, slopes
 from tpca.inference.units import MAX_UNITS, Contributions, Units, UnitSum, UnitSums
-from tpca.inference.whitening import Whitening, learn_whitening, longest_within, sphere
+from tpca.randomness import generator
 from tpca.solvers.estimate import Estimate
 from tpca.solvers.least_squares.conclusion import conclude
-from tpca.solvers.options import ClaimingSolver, budget, check_dependence, check_resamples, check_whiten, option
-from tpca.solvers.rank_one import components_of, oriented, units
+from tpca.solvers.least_squares.question import Answer, SignTests, answer_question
+from tpca.solvers.options import (
+    ClaimingSolver,
+    budget,
+    check_components,
+    check_dependence,
+    check_resamples,
+    check_whiten,
+    option,
+)
 from tpca.solvers.run import Ask, Run, drive, refuse_all_left_out
 from tpca.tensors.accumulators import Accumulator, bytes_held, plus
 from tpca.tensors.blocks import Array
@@ -65,6 +72,7 @@ class LeastSquares(ClaimingSolver):
 
     name = "least_squares"
 
+    n_components: Any = option(1, check_components)
     whiten: str | None = option("auto", check_whiten)
     dependence: str | int | None = option("auto", check_dependence)
     n_resamples: int | str = option("auto", check_resamples)
@@ -122,52 +130,6 @@ def held_bytes(dims: Sequence[int], units: int, design: Design, partial: bool = 
     sums = c + c * c * partial
     contributions = COPIES * interest + partial
     return 8 * math.prod(dims) * (units * (sums + contributions) + c + 4 * interest)
-
-
-class Answer:
-    """One question, answered: what units contribute to it (``parts``), and the best rank-one components of D.
-
-    With ``whiten="modes"`` components are those of the whitened estimate, carried back.
-    """
-
-    def __init__(self, name: str, parts: Contributions, solver: Any) -> None:
-        if not np.isfinite(np.vdot(parts.C, parts.C)):
-            raise StreamError("sums of squares of the samples are not finite; divide them by some power of ten.")
-        self.name, self.parts = name, parts
-        self.whitening: Whitening | None = None
-        D = parts.D
-        if solver.whiten == "modes":
-            rows = sphere(parts.C).reshape(-1, *parts.dims)
-            self.whitening = learn_whitening(rows, longest_within(solver.budget()))
-            D = self.whitening(D[None])[0]
-        found, sizes = components_of(D, solver.n_components)
-        if self.whitening is not None:
-            found = [self.whitening.back(own) for own in found]
-            sizes = sizes * [math.prod(float(np.linalg.norm(v)) for v in own) for own in found]
-        self.vectors, self.sizes = [list(oriented([units(v) for v in own])) for own in found], sizes
-        whole = float(np.vdot(parts.D, parts.D))
-        self.rank_one_share = min(1.0, float(sizes[0]) ** 2 / whole) if whole > 0 else math.nan
-        self.tangents = Tangents(self.vectors, sizes, longest_within(solver.budget(), LARGEST_SYSTEM))
-
-    def left(self, z: Array, w: Array, samples: Array, seen: Any) -> tuple[Array, Array, list[list[Array]], float]:
-        """U (n, E), R = U + κD, slopes of E for every component, and the energy Σ|S·E|² of these samples."""
-        parts, n = self.parts, len(samples)
-        kappa = parts.kappa(z)  # (n, q, E), of one entry where none is missing
-        R = samples.reshape(n, -1) - z @ parts.background
-        U = R - np.einsum("nqe,qe->ne", kappa, parts.D.reshape(kappa.shape[1], -1))
-        if seen is not None:
-            R, U = (one * np.asarray(seen, dtype=np.float64).reshape(n, -1) for one in (R, U))
-        weighted = U
-        if kappa.shape[2] > 1:  # entry by entry, of one column
-            weighted, kappa = U * kappa[:, 0] * parts.rescaling, np.ones((n, 1, 1))
-        kappa = kappa[..., 0]
-        each, factor = [], (w / parts.S)[:, None]
-        for vectors in self.vectors:
-            lead, own = (vectors[0], vectors[1:]) if parts.stacked else (np.ones(1), vectors)
-            found = slopes(weighted.reshape(samples.shape), own)
-            of_labels = [factor * (found[0] @ own[0])[:, None] * kappa] if parts.stacked else []
-            each.append([*of_labels, *(factor * (kappa @ lead)[:, None] * one for one in found)])
-        return U, R, each, float((w**2 * np.vecdot(kappa, kappa)) @ np.vecdot(weighted, weighted))
 
 
 @kept
@@ -370,11 +332,19 @@ class LeastSquaresRun(Run):
     # What is known after the first pass -------------------------------------------------------------------------------
 
     @functools.cached_property
+    def questions(self) -> list[tuple[Answer, SignTests]]:
+        """Components and flips of every question."""
+        rng = generator(self.solver.random_state, "flips")
+        questions = []
+        for name, interest in self.design.questions:
+            contributions = Contributions(self.sums, interest, self._data.dims, self.design.stacked)
+            questions.append(answer_question(name, contributions, self.solver, self.design, self.plan.chunk, rng))
+        return questions
+
+    @property
     def answers(self) -> list[Answer]:
-        """Contributions and components of every question."""
-        design, dims = self.design, self._data.dims
-        each = ((name, Contributions(self.sums, interest, dims, design.stacked)) for name, interest in design.questions)
-        return [Answer(name, parts, self.solver) for name, parts in each]
+        """The components of every question."""
+        return [answer for answer, _ in self.questions]
 
     def estimate(self) -> Estimate:
         """Components, their test and errors."""

@@ -1,0 +1,298 @@
+"""One question, after the first pass: what units contribute to it, its components, and its test by flips of signs.
+
+A later component is tested on what the *joint* fit of all before it leaves: contributions of units without the tangent
+space of that fit.  The p-value of component c + 1 says that there are at least so many components.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tpca.errors import StreamError
+from tpca.inference.design import Design, Indices
+from tpca.inference.flips import draw_signs, least_p, own_order, p_values, resampled, usual_resamples
+from tpca.inference.scatter import Tangents, slopes
+from tpca.inference.units import Contributions, Dependence, by_pieces, dependence
+from tpca.inference.whitening import Whitening, learn_whitening, longest_within, sphere
+from tpca.solvers.components import Components, fit_ranks
+from tpca.solvers.rank_one import fits, oriented
+from tpca.tensors.blocks import Array
+from tpca.tensors.cp import beyond_tangent_space, reconstruct, tangent_space
+
+MOST_COMPONENTS = 10
+"""Components of ``n_components="auto"``."""
+MOST_VERSIONS = 3
+"""As they are, whitened, and with loud directions taken down."""
+EMPTY = 1e-12
+"""Share of the contributions beyond a tangent space that is rounding."""
+
+
+class Test(NamedTuple):
+    """The p-value of one component, and the statistic of the data and of all flips."""
+
+    p: float = math.nan
+    values: Array | None = None
+
+
+@dataclass
+class SignTests:
+    """Tests of one question by flips of the signs of contributions.
+
+    ``contributions`` (G, *shape) are those of the units, whitened where all is done in whitened coordinates.  ``order``
+    is one that their numbers alone decide where units have none.  ``why_not`` says why there is no test.
+    """
+
+    contributions: Array
+    order: Indices
+    signs: Array
+    scale: Array
+    dependence: Dependence
+    chunk: int
+    why_not: str
+    later: list[Test] = field(default_factory=list)
+
+    def of_versions(self, versions: Any) -> tuple[Array, Array]:
+        """Statistics of several versions of the contributions, and the p-value of each adjusted for the others."""
+        return resampled(versions, rank_one_lengths, self.signs, self.scale, self.chunk)
+
+    def of_plain(self) -> float:
+        """The p-value of any component by the plain statistic alone."""
+        values, _ = self.of_versions([self.contributions])
+        return float(p_values(values[0])[0])
+
+    def beyond(self, fit: Components) -> Test:
+        """The test of a component more than a joint fit has; it is worked out once."""
+        while len(self.later) < fit.rank:
+            self.later.append(Test())
+        if self.later[fit.rank - 1].values is None:
+            self.later[fit.rank - 1] = self._beyond(fit)
+        return self.later[fit.rank - 1]
+
+    def _beyond(self, fit: Components) -> Test:
+        space = tangent_space(fit.vectors)
+        remainder = by_pieces(lambda rows: beyond_tangent_space(rows, space), self.contributions)
+        if np.vdot(remainder, remainder) <= EMPTY**2 * np.vdot(self.contributions, self.contributions):
+            return Test(1.0, np.zeros(len(self.signs)))  # the fit can follow whatever the data are
+        values, (p,) = self.of_versions([remainder])
+        return Test(float(p), values[0])
+
+
+def rank_one_lengths(stack: Array) -> Array:
+    """The statistic: the length of the best rank-one fit, by one procedure for all."""
+    return fits(stack)[1]
+
+
+def sign_tests(
+    contributions: Contributions, whitened: Array, leading: Sequence[Array], solver: Any, design: Design, chunk: int,
+    rng: np.random.Generator,
+) -> SignTests:  # fmt: skip
+    """Draw the flips of one question, whose first component has the vectors ``leading``."""
+    grouped = design.groups is not None
+    found_dependence = Dependence()
+    if solver.dependence == "auto" and not grouped:
+        found_dependence = dependence(contributions, leading)
+    n_resamples = solver.n_resamples
+    if n_resamples == "auto":
+        n_resamples = usual_resamples(math.prod(contributions.shape))
+    unit_count = len(contributions)
+    order: Indices = np.arange(unit_count)
+    if solver.dependence is None or grouped:
+        order = own_order(contributions.C)
+    signs = draw_signs(unit_count, n_resamples, rng)[:, np.argsort(order)]
+    scale = contributions.scales(signs, found_dependence.enlarged)
+    unit_name = "groups" if grouped else "independent units of samples"
+    why_not = why_untestable(unit_count, unit_name, n_resamples, solver.confidence, found_dependence)
+    return SignTests(whitened, order, signs, scale, found_dependence, chunk, why_not)
+
+
+def why_untestable(count: int, name: str, n_resamples: int, confidence: float, found_dependence: Dependence) -> str:
+    """Why no claim can be made, with what would help; empty if one can."""
+    if not found_dependence.testable:
+        return (
+            f"Not tested: neighbouring samples are correlated ({found_dependence.correlation:.2f}) over so many "
+            "that too few are independent. If their order is meaningless, use dependence=None; if they belong to "
+            "groups, give groups=."
+        )
+    level = 1 - confidence
+    least = least_p(count, n_resamples)
+    if least > level * (1 + 1e-9):
+        return (
+            f"Not tested: {count} {name} give no p-value below {least:.2g}, and confidence {confidence:g} needs "
+            f"{level:.2g}. Give more, or a lower confidence."
+        )
+    return ""
+
+
+@dataclass
+class Answer:
+    """The components of one question, and what a sample contributes to their errors.
+
+    ``vectors`` has those of every component, and ``sizes`` their lengths in the joint ``fit``, in the coordinates of
+    the data; zeros where there is no more to fit.  ``shares`` (c,) are those of the whole estimate that joint fits of
+    1, 2, ... components are.  ``joint_fits``, of 1, 2, ... components, have the coordinates of the test.
+    """
+
+    name: str
+    parts: Contributions
+    whitening: Whitening | None
+    joint_fits: list[Components]
+    vectors: list[list[Array]]
+    sizes: Array
+    shares: Array
+    tangents: Tangents
+
+    @property
+    def fit(self) -> Components | None:
+        """The joint fit of all components; there is none of an estimate of zeros."""
+        if self.joint_fits:
+            return self.joint_fits[-1]
+        return None
+
+    @property
+    def rank_one_share(self) -> float:
+        """Share of the whole estimate that the joint fit is."""
+        return float(self.shares[-1])
+
+    def left(self, z: Array, w: Array, samples: Array, seen: Any) -> tuple[Array, Array, list[list[Array]], float]:
+        """U (n, E), R = U + κD, slopes of E for every component, and the energy Σ|S·E|² of these samples."""
+        parts, n = self.parts, len(samples)
+        kappa = parts.kappa(z)  # (n, q, E), of one entry where none is missing
+        R = samples.reshape(n, -1) - z @ parts.background
+        U = R - np.einsum("nqe,qe->ne", kappa, parts.D.reshape(kappa.shape[1], -1))
+        if seen is not None:
+            R, U = (one * np.asarray(seen, dtype=np.float64).reshape(n, -1) for one in (R, U))
+        weighted = U
+        if kappa.shape[2] > 1:  # entry by entry, of one column
+            weighted, kappa = U * kappa[:, 0] * parts.rescaling, np.ones((n, 1, 1))
+        kappa = kappa[..., 0]
+        each, factor = [], (w / parts.S)[:, None]
+        for vectors in self.vectors:
+            lead, own = (vectors[0], vectors[1:]) if parts.stacked else (np.ones(1), vectors)
+            found = slopes(weighted.reshape(samples.shape), own)
+            of_labels = [factor * (found[0] @ own[0])[:, None] * kappa] if parts.stacked else []
+            each.append([*of_labels, *(factor * (kappa @ lead)[:, None] * one for one in found)])
+        return U, R, each, float((w**2 * np.vecdot(kappa, kappa)) @ np.vecdot(weighted, weighted))
+
+
+def answer_of(
+    name: str,
+    contributions: Contributions,
+    whitening: Whitening | None,
+    joint_fits: Sequence[Components],
+    count: int,
+) -> Answer:
+    """The answer with ``count`` components, from joint fits of 1, 2, ... components, as many as there are."""
+    vectors: list[list[Array]] = []
+    lengths: list[float] = []
+    if joint_fits:
+        components, lengths = carried_back(joint_fits[-1], whitening)
+        vectors = [list(oriented(component)) for component in components]
+    for _ in range(count - len(vectors)):
+        vectors.append([np.zeros(length) for length in contributions.shape])
+        lengths.append(0.0)
+    sizes = np.array(lengths)
+    shares = joint_shares(contributions.D, joint_fits, whitening, count)
+    tangents = Tangents(vectors, sizes)
+    return Answer(name, contributions, whitening, list(joint_fits), vectors, sizes, shares, tangents)
+
+
+def carried_back(fit: Components, whitening: Whitening | None) -> tuple[list[list[Array]], list[float]]:
+    """Unit vectors and lengths of all components of a fit in the coordinates of the data, the longest first."""
+    components = []
+    lengths = []
+    for c in range(fit.rank):
+        vectors = [vectors_of_axis[:, c] for vectors_of_axis in fit.vectors]
+        length = float(fit.strengths[c])
+        if whitening is not None:
+            vectors = whitening.back(vectors)
+            norms = [float(np.linalg.norm(vector)) for vector in vectors]
+            vectors = [vector / norm for vector, norm in zip(vectors, norms, strict=True)]
+            length *= math.prod(norms)
+        components.append(vectors)
+        lengths.append(length)
+    order = sorted(range(fit.rank), key=lambda c: -lengths[c])
+    return [components[c] for c in order], [lengths[c] for c in order]
+
+
+def joint_shares(D: Array, joint_fits: Sequence[Components], whitening: Whitening | None, count: int) -> Array:
+    """Shares 1 - |D - fit|²/|D|² of joint fits of 1, 2, ..., ``count`` components."""
+    energy = float(np.vdot(D, D))
+    shares = []
+    for fit in joint_fits:
+        cost = fit.cost
+        if whitening is not None:
+            components, lengths = carried_back(fit, whitening)
+            factors = [np.stack(vectors, axis=1)[None] for vectors in zip(*components, strict=True)]
+            factors[0] = factors[0] * lengths
+            residual = D - reconstruct(factors)[0]
+            cost = float(np.vdot(residual, residual))
+        shares.append(min(1.0, max(0.0, 1 - cost / energy)))
+    last = shares[-1] if shares else math.nan
+    return np.array(shares + [last] * (count - len(shares)))
+
+
+def answer_question(
+    name: str, contributions: Contributions, solver: Any, design: Design, chunk: int, rng: np.random.Generator
+) -> tuple[Answer, SignTests]:
+    """Fit the components of one question, as many as were asked for or are proven, and draw its flips.
+
+    With ``whiten="modes"`` components are those of the whitened estimate, carried back.
+    """
+    if not np.isfinite(np.vdot(contributions.C, contributions.C)):
+        raise StreamError("sums of squares of the samples are not finite; divide them by some power of ten.")
+    whitening = None
+    D = contributions.D
+    C = contributions.C
+    if solver.whiten == "modes":
+        rows = sphere(C).reshape(-1, *contributions.dims)
+        whitening = learn_whitening(rows, longest_within(solver.budget()))
+        D = whitening(D[None])[0]
+        C = whitening(C)
+    further_fits = fit_ranks(D)
+    joint_fits = list(itertools.islice(further_fits, 1))
+    leading = answer_of(name, contributions, whitening, joint_fits, 1)
+    tests = sign_tests(contributions, C, leading.vectors[0], solver, design, chunk, rng)
+    count = solver.n_components
+    if count == "auto":
+        level = 1 - solver.confidence
+        joint_fits += proven_fits(tests, joint_fits, further_fits, level, level / versions_of(solver))
+        count = max(1, len(joint_fits))
+    else:
+        joint_fits += itertools.islice(further_fits, count - 1)
+    return answer_of(name, contributions, whitening, joint_fits, count), tests
+
+
+def proven_fits(
+    tests: SignTests,
+    joint_fits: Sequence[Components],
+    further_fits: Iterator[Components],
+    level: float,
+    first_level: float,
+) -> list[Components]:
+    """Joint fits of 2, 3, ... components, as long as a test says that there are so many."""
+    proven: list[Components] = []
+    if not joint_fits or tests.why_not or tests.of_plain() > first_level:
+        return proven
+    last = joint_fits[-1]
+    while last.rank < MOST_COMPONENTS and tests.beyond(last).p <= level:
+        following = next(further_fits, None)
+        if following is None:
+            break
+        proven.append(following)
+        last = following
+    return proven
+
+
+def versions_of(solver: Any) -> int:
+    """Versions of the contributions that are tested for any signal.
+
+    The p-value of the first component is adjusted for there being several, which at most multiplies it by their number
+    (Westfall & Young 1993).  So components that are found proven before whitening is learnt are proven afterwards.
+    """
+    return MOST_VERSIONS if solver.whiten == "auto" else 1
