@@ -34,7 +34,7 @@ def fit(
     nuisance: options.Nuisance = None,
     weights: Annotated[str | None, option("How much every sample counts.")] = None,
     groups: Annotated[str | None, option("Subject or session of every sample, as in --y.")] = None,
-    n_components: Annotated[int, option("Components to fit.", min=1)] = 1,
+    n_components: Annotated[str, either("Components, fitted together; auto: as many as are proven.")] = "1",
     solver: Annotated[
         str, option("least_squares; race: one pass in bounded memory; paper; auto: what fits into memory.")
     ] = "auto",
