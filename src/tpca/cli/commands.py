@@ -15,7 +15,7 @@ from tpca.cli.options import option
 from tpca.cli.output import check_place, put, put_json, room_at, using_result, write_report
 from tpca.cli.progress import bars
 from tpca.errors import OutputError, StreamError
-from tpca.wording import amount, approximately, duration, shape, with_error
+from tpca.wording import amount, approximately, count, duration, shape, with_error
 
 if TYPE_CHECKING:
     from tpca.data import Stream
@@ -66,7 +66,8 @@ def score(
     with using_result(folder):
         stream = options.opened_as_fitted(result, data, ctx.params)
         found = result.score(stream, options.read_columns(y), nuisance=options.read_columns(nuisance))
-        told = {"score": float(found), "standard_error": found.standard_error, "samples": stream.length}
+        told: dict[str, Any] = {"score": float(found), "standard_error": found.standard_error}
+        told |= {"samples": found.n_samples, "left_out": found.n_skipped}
         if truth:  # the component that is nearest to what is beside the data
             known = read_truth(truth_path(data[0]))
             each = [known.overlaps([v[c] for v in result.vectors]).tolist() for c in range(len(result.components))]
@@ -77,8 +78,9 @@ def score(
         put_json(told)
         return
     summed = f", summed over {len(result.components)} components" if len(result.components) > 1 else ""
-    rows = "" if stream.length is None else f", {stream.length:,} {'rows' if result.kind == 'views' else 'samples'}"
-    put(f"{SAID[kind]} {with_error(float(found), found.standard_error)}{summed}{rows}")
+    rows = f", {count(found.n_samples, 'row' if result.kind == 'views' else 'sample')}"
+    left_out = f", {found.n_skipped:,} left out" if found.n_skipped else ""
+    put(f"{SAID[kind]} {with_error(float(found), found.standard_error)}{summed}{rows}{left_out}")
     if truth:
         put(f"component {told['component'] + 1} against the truth of strength {told['strength']:g}:")
         width = max(map(len, told["axes"]))

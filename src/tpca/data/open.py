@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from tpca.data.alignment import aligned_views
 from tpca.data.base import (
     MIN_ALIKE,
     ArraySource,
@@ -152,8 +153,9 @@ def open_stream(
     sample, modes, value
         Of a long table, a row for every cell (a data frame, an Arrow table, a ``.csv`` or ``.parquet`` file): the
         columns that hold the sample, the modes, in their order, and the value.  ``modes`` may be a dict of the levels
-        of every mode; ``None`` finds them: numbers and times are sorted, text comes in the order of its first row.
-        In a Parquet file the rows of a sample stand next to each other.
+        of every mode; ``None`` finds them.  Samples and levels that are numbers or times are sorted, text comes in the
+        order of its first row; ``labels.samples`` are the samples.  In a Parquet file the rows of a sample stand next
+        to each other.
     missing
         What a cell of a table without a row is: an error (``"raise"``), ``"zero"``, as of counts, or ``"nan"``, which
         ``nan_policy`` then deals with.  With ``"zero"`` samples are sparse if less than a twentieth of their cells have
@@ -302,7 +304,8 @@ def _listed(source: Sequence[Any], items: Items, dims: tuple[int, ...] | None) -
 
 def _dict_source(arrays: dict[Any, Any]) -> ArraySource:
     """Arrays ``(n, d_1, ..., d_k)`` of one shape as samples ``(arrays, d_1, ..., d_k)``."""
-    found = {str(name): np.asarray(array) for name, array in arrays.items()}
+    in_order, labels, _ = aligned_views(arrays)
+    found = {str(name): np.asarray(array) for name, array in zip(arrays, in_order, strict=True)}
     shapes = {name: array.shape for name, array in found.items()}
     if len(found) < 2 or len(set(shapes.values())) > 1 or not next(iter(shapes.values())):
         raise StreamError(
@@ -310,7 +313,8 @@ def _dict_source(arrays: dict[Any, Any]) -> ArraySource:
             "several shapes use TensorCCA."
         )
     samples = np.stack(list(found.values()), axis=1)
-    axes = (Axis(), Axis("", as_coords(list(found))), *(Axis() for _ in samples.shape[2:]))
+    sample_axis = Axis() if labels is None else Axis(labels.dim, labels.values)
+    axes = (sample_axis, Axis("", as_coords(list(found))), *(Axis() for _ in samples.shape[2:]))
     return ArraySource(samples, axes, "the dictionary")
 
 
