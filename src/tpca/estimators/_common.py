@@ -80,13 +80,19 @@ class Fitted:
         """
         return self.result_.plot(self._scores(X), y, pair)
 
-    def report(self, path: str | os.PathLike[str], X: Any = None, y: Any = None) -> Path:
-        """Write a report, one HTML file that needs no network; returns its path."""
-        return self.result_.report(path, self._scores(X), y)
+    def report(self, path: str | os.PathLike[str], X: Any = None, y: Any = None, *, overwrite: bool = False) -> Path:
+        """Write a report, one HTML file that needs no network; returns its path.
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Save the result to a folder; :func:`tpca.load` reads it."""
-        return self.result_.save(path)
+        A report that is there is replaced, any other file only with ``overwrite``.
+        """
+        return self.result_.report(path, self._scores(X), y, overwrite=overwrite)
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Save the result to a folder; :func:`tpca.load` reads it.
+
+        A result that is there is replaced, other files of its names only with ``overwrite``.
+        """
+        return self.result_.save(path, overwrite=overwrite)
 
     def _scores(self, X: Any) -> Any:
         return None if X is None else self.result_.transform(X)
