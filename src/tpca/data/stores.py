@@ -392,7 +392,7 @@ def open_hdf5(path: str, inner: str | None) -> Source:
                 _check_stored(dimension[0], path)
         claimed = math.prod(dataset.shape or ()) * dataset.dtype.itemsize
         if claimed > MAX_COMPRESSED * size:  # what was never written is read without an end
-            raise ValueError(f"its shape {dataset.shape} has {claimed:.4g} bytes, and its files {size}")
+            raise ValueError(f"its shape {dataset.shape} has {claimed:.4g} bytes, and the file with its parts {size}")
         return Hdf5Source(dataset, path, held=False)
 
 
