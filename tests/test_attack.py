@@ -25,6 +25,7 @@ SHARE = {
     "readers": 0.1,
     "changed": 0.1,
 }
+SHARE |= {"sources": 0.1, "writers": 0.1}
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ from tpca.data.stores import package
 from tpca.engines import DaskEngine, Engine, StreamEngine, is_engine, mean_and_error, open_engine, reward_pieces
 from tpca.engines.local import reader, rows_opened
 from tpca.errors import JSON_BYTES, SampleError, StreamError, check_regular, reading
-from tpca.files import replacing
+from tpca.files import Kind, named_place, replacing
 from tpca.inference.design import Design, read_design
 from tpca.labels import Axis, Labels, parse_labels
 from tpca.solvers.components import Matching, match_components
@@ -368,11 +368,16 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
 
         return overview(self, scores, y, pair)
 
-    def report(self, path: str | os.PathLike[str], scores: Any = None, y: Any = None) -> Path:
-        """Write a report, one HTML file that needs no network and runs no script; returns its path."""
+    def report(
+        self, path: str | os.PathLike[str], scores: Any = None, y: Any = None, *, overwrite: bool = False
+    ) -> Path:
+        """Write a report, one HTML file that needs no network and runs no script; returns its path.
+
+        A report that is there is replaced, any other file only with ``overwrite``.
+        """
         from tpca.report.page import write_page
 
-        return write_page(Path(path), self, scores, y)
+        return write_page(named_place(path), self, scores, y, overwrite)
 
     def match(self, other: Any) -> Matching:
         """Which component of another fit belongs to each of these: a :class:`~tpca.solvers.components.Matching`.
@@ -555,14 +560,17 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
 
     # Files ------------------------------------------------------------------------------------------------------------
 
-    def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write ``result.json`` and ``vectors.npz``, which appear whole or not at all; returns the folder."""
-        place = Path(folder)
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write ``result.json`` and ``vectors.npz``, which appear whole or not at all; returns the folder.
+
+        A result that is there is replaced, other files of these names only with ``overwrite``.
+        """
+        place = named_place(folder)
         arrays = {
             f"{name}_{m}": array for name, field in ARRAYS.items() for m, array in enumerate(getattr(self, field))
         }
         arrays |= {name: array for name in WHOLE if (array := getattr(self, name)) is not None}
-        with replacing(place / "result.json", place / "vectors.npz") as (about, vectors):
+        with replacing(*result_files(place), kinds=KINDS, overwrite=overwrite) as (about, vectors):
             with vectors.open("wb") as file:
                 np.savez(file, **arrays)
             self.vectors_sha256 = hashlib.sha256(vectors.read_bytes()).hexdigest()
@@ -580,6 +588,13 @@ ARRAYS = {
     "mode": "vectors", "standard_error": "errors", "loading": "loadings", "mean": "means", "observed": "observed"
 }  # fmt: skip
 WHOLE = ("entry_p_values", "null_distribution", "sample_labels")
+# How the two files of a result begin: with the tag of the record, and with the name of the first array.
+KINDS = (Kind("a result of tpca", b'"format": "tpca result'), Kind("vectors of a result of tpca", b"mode_0.npy"))
+
+
+def result_files(folder: Path) -> tuple[Path, Path]:
+    """What a result consists of."""
+    return folder / "result.json", folder / "vectors.npz"
 
 
 def load(folder: str | os.PathLike[str]) -> Result:

@@ -15,6 +15,10 @@ ROWS = {
     "codecs": "Zarr stores that unpack to far more than they declare, or have codecs that are not read",
     "changed": "fits killed and gone on with after the sign of one sample was changed, read before or not",
 }
+ROWS |= {
+    "sources": "results that lead to URLs, and URLs of other schemes: nothing was reached or started",
+    "writers": "places to write to that hold data, notes, folders, links, pipes, sockets or devices",
+}
 GOOD = ("right", "read", "error")
 BAD = ("wrong", "traceback", "hang", "crash")
 

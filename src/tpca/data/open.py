@@ -6,8 +6,6 @@ Epochs of MNE-Python and dictionaries of arrays are arrays that name their axes.
 from __future__ import annotations
 
 import os
-import urllib.parse
-import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
@@ -30,6 +28,7 @@ from tpca.data.base import (
 )
 from tpca.data.iterables import OwnStream, SamplesStream, is_sparse, open_iterable, stacked
 from tpca.data.numpy_files import NpyFile, NpyFolder, open_mat, open_npz
+from tpca.data.places import is_url, split_place
 from tpca.data.stored import StoredStream
 from tpca.data.stores import (
     HDF5_SIGNATURE,
@@ -39,6 +38,7 @@ from tpca.data.stores import (
     labelled_source,
     open_hdf5,
     open_zarr,
+    package,
 )
 from tpca.data.tables import TABLES, Missing, columns_of, number_table, open_table
 from tpca.errors import StreamError, check_integer, check_regular, reading
@@ -57,15 +57,11 @@ SUPPORTED = (
 
 def stored_at(text: str, items: Items, dims: tuple[int, ...] | None) -> Source:
     """What lies at a path or URL, with the path of an array inside it after ``::``."""
-    place, inner = text, None
-    before, mark, after = text.rpartition("::")
-    if mark and "://" not in after:  # the :: of a chained URL (simplecache::s3://...) is part of it
-        place, inner = before, after
-    if place.startswith("file://"):
-        place = urllib.request.url2pathname(urllib.parse.urlsplit(place).path)
-    if "://" in place:
+    place, inner = split_place(text)
+    if is_url(place):
         if place.endswith((*_FILES, *TABLES)):
             raise StreamError(f"only Zarr stores are read from URLs, got {place!r}; copy the file here first.")
+        package("fsspec", "remote", "reading URLs")
         source, known = open_zarr(place, inner), f"{place}/{inner or ''}"
     elif not os.path.exists(place):
         raise StreamError(f"no such file or folder: {place!r}.")

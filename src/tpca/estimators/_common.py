@@ -83,14 +83,20 @@ class Fitted:
         scores, in_order = self._scores(X, y)
         return self.result_.plot(scores, in_order, pair)
 
-    def report(self, path: str | os.PathLike[str], X: Any = None, y: Any = None) -> Path:
-        """Write a report, one HTML file that needs no network; returns its path."""
-        scores, in_order = self._scores(X, y)
-        return self.result_.report(path, scores, in_order)
+    def report(self, path: str | os.PathLike[str], X: Any = None, y: Any = None, *, overwrite: bool = False) -> Path:
+        """Write a report, one HTML file that needs no network; returns its path.
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Save the result to a folder; :func:`tpca.load` reads it."""
-        return self.result_.save(path)
+        A report that is there is replaced, any other file only with ``overwrite``.
+        """
+        scores, in_order = self._scores(X, y)
+        return self.result_.report(path, scores, in_order, overwrite=overwrite)
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Save the result to a folder; :func:`tpca.load` reads it.
+
+        A result that is there is replaced, other files of its names only with ``overwrite``.
+        """
+        return self.result_.save(path, overwrite=overwrite)
 
     def _scores(self, X: Any, y: Any) -> tuple[Any, Any]:
         """Scores of the samples ``X``, and ``y`` in their order."""
