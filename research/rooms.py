@@ -118,7 +118,7 @@ def walks() -> str:
 
 def visited(fit: Callable[[], Any]) -> list[str]:
     """Files of the package with a function that ``fit`` calls, in any thread; what imports do does not count."""
-    fit()  # what is imported and compiled on first use
+    fit()  # what is imported on first use
     found: set[str] = set()
     here = str(SOURCE)
 

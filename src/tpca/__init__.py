@@ -21,7 +21,7 @@ if _typing.TYPE_CHECKING:
 __version__ = "0.1.0"
 
 # Where each name lives.  It is imported when it is first asked for: whoever wants one solver, or the help of the
-# command, waits neither for scikit-learn (a second) nor for SciPy and Numba (half of one).
+# command, waits neither for scikit-learn (a second) nor for SciPy.
 _HOMES = {
     **dict.fromkeys(("TensorCCA", "TensorPCA"), "tpca.estimators"),
     **dict.fromkeys(("open_stream", "open_views"), "tpca.data"),
