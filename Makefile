@@ -102,10 +102,9 @@ race-targets: $(VENV)/.ready  ## the table of docs/race.md from fresh seeds
 	$(BIN)/python -m research table race-targets --show docs/race-targets.json
 	$(BIN)/python docs/_site/fill.py
 
-race-checks: $(VENV)/.ready  ## false alarms, coverage, memory and what whitening costs, docs/race.md
+race-checks: $(VENV)/.ready  ## false alarms, coverage and memory, docs/race.md
 	$(BIN)/python -m research table race-checks --out docs/race-checks.json
 	$(BIN)/python -m research table race-memory --out docs/race-memory.json --processes 1
-	$(BIN)/python -m research table race-whitening --out docs/race-whitening.json
 	$(BIN)/python docs/_site/fill.py
 
 noise-checks: $(VENV)/.ready  ## claims, power and coverage where noise is not white, docs/noise.md (under an hour; goes on where it was)

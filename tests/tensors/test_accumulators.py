@@ -36,7 +36,6 @@ from tpca.randomness import generator
 from tpca.solvers import folds
 from tpca.solvers.folds import FirstLook, FoldedRows, FoldMoments, Folds, contracted, held_scores
 from tpca.solvers.least_squares.solver import Answer, LeastSquares, Residuals
-from tpca.solvers.race.noise import ModeMoments
 from tpca.solvers.variation import Rows, slope_sums
 from tpca.solvers.views import relations, rows_of, with_columns
 from tpca.tensors import (
@@ -194,16 +193,6 @@ def relations_of(views):
     return [scores.T @ scores, *(scores.T @ view for view in views)]
 
 
-def mode_moments_of(samples, modes=(0, 2), step=1):
-    """Sums of the Gram matrices of unfoldings of samples, or of every ``step``-th slice of them, of length one."""
-    found = []
-    for m in modes:
-        some = samples[:, :, ::step] if m == 0 else samples[:, ::step]
-        units = [np.moveaxis(x / np.linalg.norm(x), m, 0).reshape(DIMS[m], -1) for x in some]
-        found.append(sum(u @ u.T for u in units))
-    return found
-
-
 @dataclass(frozen=True)
 class Case:
     """An accumulator, what is asked of it, and the same worked out in the slowest way."""
@@ -283,14 +272,6 @@ CASES = {
     "sub-batches": Case(lambda: Gradients(PARTED, SCALE, EDGES), parted, sub_batches_of),
     "rewards": Case(lambda: Rewards(VECTORS), lambda p: [p.rewards], rewards_of),
     "sample gradients": Case(lambda: SampleGradients(FRESH), lambda p: [p.gradients], sample_gradients_of),
-    "mode moments": Case(
-        lambda: ModeMoments(DIMS, (0, 2), 2**16), lambda p: [p.moments[0], p.moments[2]], mode_moments_of
-    ),
-    "some moments": Case(
-        lambda: ModeMoments(DIMS, (0, 1, 2), 30),
-        lambda p: list(p.moments.values()),
-        lambda x: mode_moments_of(x, range(3), 2),
-    ),
     "scores": Case(
         lambda: BatchLists(scores, VECTORS, MEANS),
         lambda p: p.joined(),
@@ -344,7 +325,7 @@ CASES = {
     ),
     "rows": Case(lambda: BatchLists(rows_of, 1), lambda p: p.joined(), lambda x: [x[1]], views=True),
 }
-OF_FEW = ("sample gradients", "mode moments")  # a law draws their samples one by one
+ONE_BY_ONE = "sample gradients"  # a law draws its samples one by one
 EVERY = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 STORES = ("array", "npy", "zarr", "iterable")
 
@@ -447,7 +428,7 @@ def test_the_push_engine(case):
     close_to(case.result(done[-1]), references(case), case.rtol)
 
 
-@pytest.mark.parametrize("name", ["sum", "gradients", "one gradient", "half precision", *OF_FEW])
+@pytest.mark.parametrize("name", ["sum", "gradients", "one gradient", "half precision", ONE_BY_ONE])
 def test_the_law_engine(name):
     """One draw of the mean answers for all samples: as if each of them were the mean."""
     case, truth = CASES[name], SpikedTensor.random(DIMS, 1.5, random_state=1)
@@ -457,7 +438,7 @@ def test_the_law_engine(name):
 
     part = engine().reduce(case.blank())
     assert part.n == N
-    if name in OF_FEW:
+    if name == ONE_BY_ONE:
         noise = generator(3, "law").standard_normal((N, *DIMS))
         close_to(case.result(part), case.naive(noise + truth.signal()), case.rtol)
         return
@@ -541,7 +522,7 @@ def test_going_on_from_a_position_gives_the_bits_of_an_uninterrupted_reading(cas
         assert rest(again) == expected
 
 
-@pytest.mark.parametrize("name", ["sum", "gradients", "sub-batches", *OF_FEW])
+@pytest.mark.parametrize("name", ["sum", "gradients", "sub-batches", ONE_BY_ONE])
 def test_a_law_goes_on_from_a_position(name):
     case, engine = CASES[name], LawEngine(None, random_state=1, dims=DIMS, max_samples=N)
     engine.reduce(case.blank(), 17)
@@ -570,7 +551,7 @@ def test_every_accumulator_of_the_package_is_here():
 SINGLE = SAMPLES.astype(np.float32)
 
 
-ON_DEVICES = ("sum", "rewards", "gradients", "sub-batches", *OF_FEW, "some moments")
+ON_DEVICES = ("sum", "rewards", "gradients", "sub-batches", ONE_BY_ONE)
 
 
 def slow_jax(names):
@@ -690,11 +671,3 @@ def test_a_missing_package_is_named_and_what_is_no_real_number_refused(monkeypat
     monkeypatch.setattr("tpca.tensors.namespaces.COMPAT", ("no_such_package",))
     with pytest.raises(SampleError, match=r"torch need the package array-api-compat.*tpca\[arrays\]"):
         open_stream(Tensor())
-
-
-@pytest.mark.parametrize("home", homes(NUMPY, STRICT))
-def test_what_learns_the_noise_names_the_sample_that_misses_entries(home):
-    holes = SINGLE.copy()
-    holes[17, 0, 1, 2] = np.nan
-    with pytest.raises(SampleError, match="sample 17 contains NaN or Inf"):
-        LocalEngine(home.put(holes)).reduce(ModeMoments(DIMS, (0, 1), 2**16), N)
