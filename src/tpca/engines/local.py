@@ -125,8 +125,8 @@ def open_engine(source: Any) -> Engine:
 
 def refuse_rows(stream: Any) -> None:
     """What solvers of samples cannot read."""
-    if (kind := getattr(stream, "kind", "")) in ("views", "rows"):
-        raise SampleError(f"{kind} are no samples of a tensor: TensorCCA fits views, MomentPCA a table.")
+    if getattr(stream, "kind", "") == "views":
+        raise SampleError("views are no samples of a tensor: TensorCCA fits views.")
 
 
 def opened(X: Any, dims: tuple[int, ...] | None, **options: Any) -> Stream | Engine:
