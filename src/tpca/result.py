@@ -1,4 +1,4 @@
-"""What a fit gave, of samples, of views or of a table: to save, load, print, draw, and to use on other samples.
+"""What a fit gave, of samples or of views: to save, load, print, draw, and to use on other samples.
 
 A saved result is a folder with two files.  ``result.json`` has all numbers and words; ``vectors.npz`` has arrays, for
 every axis m of a sample ``mode_m`` (components as rows), ``standard_error_m``, and where they are known
@@ -30,7 +30,7 @@ from tpca.data import Stream
 from tpca.data.alignment import SampleLabels, aligned, aligned_with, labels_of_samples
 from tpca.data.iterables import Preprocessed
 from tpca.data.numpy_files import npz_bytes, read_npz
-from tpca.data.rows import open_rows, open_views
+from tpca.data.rows import open_views
 from tpca.data.stores import package
 from tpca.engines import DaskEngine, Engine, StreamEngine, is_engine, mean_and_error, open_engine, reward_pieces
 from tpca.engines.local import reader, rows_opened
@@ -41,7 +41,6 @@ from tpca.labels import Axis, Labels, parse_labels
 from tpca.solvers.components import Matching, match_components
 from tpca.solvers.estimate import Estimate, StopReason, Verdict
 from tpca.solvers.rank_one import oriented
-from tpca.solvers.sources import SourcesFit
 from tpca.solvers.views import ViewsFit, standardised
 from tpca.tensors import Rewards
 from tpca.tensors.blocks import Array
@@ -120,8 +119,8 @@ class Component(msgspec.Struct, kw_only=True, frozen=True):
     """One component in numbers; what a method does not tell is NaN.
 
     ``strength`` is that of the pattern; of views the correlation on held-out rows, whose standard error is
-    ``correlation_error``; of a table the skewness or excess kurtosis.  ``statistic`` is what the test
-    compares with the null distribution; ``length`` is the mean score of the very samples that were fitted.
+    ``correlation_error``.  ``statistic`` is what the test compares with the null distribution; ``length`` is the mean
+    score of the very samples that were fitted.
     ``half_agreement`` is the cosine of the patterns that two halves of the samples show, averaged over five splits.
     ``joint_share`` is the share of the estimate that a joint fit of this component and those before it is.
     """
@@ -148,7 +147,6 @@ class Settings(msgspec.Struct):
 
     confidence: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.95
     target: Literal["mean", "effect", "variance"] = "mean"
-    order: Literal[3, 4] = 3
     nan_policy: Literal["raise", "omit", "zero"] = "raise"
     dim: str | int | None = None
     classes: list[str] = []
@@ -158,7 +156,7 @@ class Settings(msgspec.Struct):
 class Record(msgspec.Struct, kw_only=True, eq=False, tag_field="format", tag="tpca result 1"):
     """What ``result.json`` holds."""
 
-    kind: Literal["samples", "views", "table"]
+    kind: Literal["samples", "views"]
     source: str | list[str]
     settings: dict[str, Any]
     solver: str
@@ -191,15 +189,14 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
 
     Attributes
     ----------
-    kind : {"samples", "views", "table"}
+    kind : {"samples", "views"}
     verdict, found, p_value : Verdict, bool, float
         "signal", "no signal" or "not tested"; whether it is the first; and p of there being any signal.
     components : list of Component
         ``strength``, ``strength_interval``, ``p_value``, ``significant``, ``effect`` and the like, strongest first.
     vectors, errors : lists of arrays ``(rows, d_m)``, one per axis of a sample
-        Unit vectors and their standard errors, NaN where a method has none.  Of views and tables ``vectors`` are
-        weights of columns; ``loadings`` are what to look at: correlations with scores, or directions (whose ``errors``
-        these are).
+        Unit vectors and their standard errors, NaN where a method has none.  Of views ``vectors`` are weights
+        of columns; ``loadings`` are what to look at: correlations with scores.
     entry_p_values : array ``(d_1, ..., d_k)``, with q covariates ``(q, d_1, ..., d_k)``, or None
     null_distribution : array ``(rows, n_resamples)`` or None
     labels : Labels
@@ -276,29 +273,6 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         return cls._ended("views", reason, settings, plain if labels is None else labels.with_others(plain), fields)
 
     @classmethod
-    def of_table(cls, fit: SourcesFit, settings: dict[str, Any] | None = None, labels: Labels | None = None) -> Result:
-        """The result of a fit of independent sources; ``settings`` have the ``order`` of the moment."""
-        reason = StopReason.STREAM_ENDED if fit.significant.any() else StopReason.NO_SIGNAL
-        reason = reason if fit.tested else StopReason.ITERATED
-        nothing = reason is StopReason.NO_SIGNAL
-        each = {"strength": fit.strengths, "p_value": fit.p_values, "significant": fit.significant}
-        fields = {
-            "source": "",
-            "solver": "moments",
-            "n_samples": fit.n_samples,
-            "n_skipped": fit.n_skipped,
-            "p_value": float(np.min(fit.p_values, initial=math.inf)),
-            "dims": [fit.components.shape[1]],
-            "components": _rows(each),
-            "advice": ["No source was proven: give more rows, or the other order of the moment."] * nothing,
-            "vectors": [fit.components],
-            "errors": [fit.standard_errors],
-            "loadings": [fit.directions],
-            "means": [fit.mean],
-        }
-        return cls._ended("table", reason, settings, labels, fields)
-
-    @classmethod
     def _ended(
         cls, kind: str, reason: StopReason, settings: Any, labels: Labels | None, fields: dict[str, Any]
     ) -> Result:
@@ -341,7 +315,7 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
 
     @property
     def shown(self) -> list[Array]:
-        """What is looked at, ``(rows, d_m)`` for every axis: vectors; loadings of views, directions of a table."""
+        """What is looked at, ``(rows, d_m)`` for every axis: vectors, or loadings of views."""
         return list(self.loadings or self.vectors)
 
     def __repr__(self) -> str:
@@ -437,7 +411,7 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         """
         if self.kind != "samples":
             scores, _ = self._row_scores(X)
-            return scores if self.kind == "views" else scores[0]
+            return scores
         return self._as_given(X, self._sample_scores(X))
 
     def transform_with(self, X: Any, y: Any) -> tuple[Any, Any]:
@@ -445,7 +419,7 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         if self.kind != "samples":
             scores, labels = self._row_scores(X)
             in_order, _ = aligned("y", y, labels)
-            return scores if self.kind == "views" else scores[0], in_order
+            return scores, in_order
         scored = self._sample_scores(X)
         in_order, _ = aligned("y", y, scored.labels)
         return self._as_given(X, scored), in_order
@@ -468,8 +442,6 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         variance of the scores; of views, the mean product of standardised scores.  ``y`` and ``nuisance`` are matched
         with the samples by label where both have labels.  The score counts samples that were left out as ``n_skipped``.
         """
-        if self.kind == "table":
-            raise SampleError("a fit of a table has no score; look at the scores that transform gives.")
         if self.kind == "views":
             by_view = np.stack([view.T for view in self.transform(X)])  # (views, c, n)
             used = np.isfinite(by_view).all(axis=(0, 1))
@@ -478,7 +450,7 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
             return Score.mean([np.prod(each, axis=0).T]).with_skipped(int(np.sum(~used)))
         if self.target == "mean":
             engine = self._engine(X)
-            score = Score.mean(reward_pieces(engine, self.vectors))
+            score = Score.mean(reward_pieces(engine, self.vectors, self._fitted_together()))
             refuse_unscored(score.n_samples, engine.n_skipped)
             return score.with_skipped(engine.n_skipped)
         scored = self._sample_scores(X)
@@ -495,10 +467,19 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         used_design = dataclasses.replace(design, columns=design.columns[scored.used])
         return self._slope_score(scores, used_design).with_skipped(skipped)
 
+    def _fitted_together(self) -> list[list[int]]:
+        """Rows of components that explain a sample together: those of one effect, where there are several."""
+        if self.target == "variance":
+            return []
+        rows: dict[str, list[int]] = {}
+        for row, component in enumerate(self.components):
+            rows.setdefault(component.effect, []).append(row)
+        return [block for block in rows.values() if len(block) > 1]
+
     def _sample_scores(self, X: Any) -> SampleScores:
         """The score of every sample of ``X``, in the order of the samples."""
         engine = self._engine(X)
-        rewards = engine.reduce(Rewards(self.vectors))
+        rewards = engine.reduce(Rewards(self.vectors, self._fitted_together()))
         labels = labels_of_samples(X, engine.labels)
         like = getattr(engine, "like", None)
         values, used = in_order_of_data(rewards.rewards, rewards.places, engine.n_skipped)
@@ -509,11 +490,9 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         policy = str(self.settings.get("nan_policy", "raise"))
         if isinstance(X, Stream) or is_engine(X):
             policy = "raise"  # its own is kept
-        open_as_fitted = functools.partial(open_views if self.kind == "views" else open_rows, nan_policy=policy)
-        stream, reads = rows_opened(X, open_as_fitted)
+        stream, reads = rows_opened(X, functools.partial(open_views, nan_policy=policy))
         if stream.dims != tuple(self.dims):
-            what = f"{stream.kind} must have the columns that were fitted"
-            raise SampleError(f"{what}, {tuple(self.dims)}, got {stream.dims}.")
+            raise SampleError(f"views must have the columns that were fitted, {tuple(self.dims)}, got {stream.dims}.")
         engine = reads(stream)
         *scores, places = engine.reduce(BatchLists(placed_scores, self.vectors, self.means)).joined()
         return [in_order_of_data(view, places, engine.n_skipped)[0] for view in scores], stream.samples

@@ -125,8 +125,8 @@ def open_engine(source: Any) -> Engine:
 
 def refuse_rows(stream: Any) -> None:
     """What solvers of samples cannot read."""
-    if (kind := getattr(stream, "kind", "")) in ("views", "rows"):
-        raise SampleError(f"{kind} are no samples of a tensor: TensorCCA fits views, MomentPCA a table.")
+    if getattr(stream, "kind", "") == "views":
+        raise SampleError("views are no samples of a tensor: TensorCCA fits views.")
 
 
 def opened(X: Any, dims: tuple[int, ...] | None, **options: Any) -> Stream | Engine:
@@ -195,10 +195,10 @@ def form_of(stream: Stream) -> str:
     return f"{stream.dtype} {'sparse' if stream.kind == 'sparse' else home_of(stream.like) or 'NumPy'}"
 
 
-def reward_pieces(engine: Engine, vectors: Sequence[Array]) -> Iterator[Array]:
-    """Rewards ``(n, c)`` of the next samples, piece after piece."""
+def reward_pieces(engine: Engine, vectors: Sequence[Array], together: Sequence[Sequence[int]] = ()) -> Iterator[Array]:
+    """Rewards ``(n, c)`` of the next samples, piece after piece; ``together`` as of :class:`Rewards`."""
     step = max(1, PIECE // max(1, len(vectors[0])))
-    while (part := engine.reduce(Rewards(vectors), step)).n:
+    while (part := engine.reduce(Rewards(vectors, together), step)).n:
         yield part.rewards
 
 

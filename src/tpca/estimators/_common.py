@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.utils.validation import validate_data
 
 from tpca.checkpoint import Checkpoints
 from tpca.data.rows import KEPT_BYTES
 from tpca.engines.local import rows_opened
-from tpca.errors import SampleError, check_integer
+from tpca.errors import check_integer
 from tpca.labels import Axis, Coords, Labels
 from tpca.result import Result
 from tpca.solvers.estimate import Verdict
@@ -205,17 +204,3 @@ def _columns(view: Any) -> Coords | None:
         return np.array([str(name) for name in view.columns])
     dims, coords = tuple(getattr(view, "dims", ())), getattr(view, "coords", {})
     return np.asarray(coords[dims[1]]) if len(dims) == 2 and dims[1] in coords else None
-
-
-def check_names(estimator: Any, X: Any, width: int, *, reset: bool) -> None:
-    """Note the columns of a table that is fitted (``reset``), or compare those of another with them."""
-    if reset:
-        estimator.n_features_in_ = width
-    elif width != estimator.n_features_in_:
-        raise SampleError(
-            f"X has {width} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} features "
-            "as input; give rows with the columns that were fitted."
-        )
-    if not hasattr(X, "shape"):  # a path, a list or batches: without names
-        return
-    validate_data(estimator, X, reset=reset, skip_check_array=True)

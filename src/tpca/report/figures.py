@@ -157,7 +157,7 @@ def _draw_axis(figure: Any, result: Result, c: int, mode: int, most: int) -> Non
     axes, vector, errors = figure.subplots(), result.shown[mode][c], result.errors[mode][c]
     width = 2 * np.where(np.isfinite(errors), errors, 0.0)
     colour, name = COLOURS[c % len(COLOURS)], cut(result.labels.modes[mode], 2 * LONG)
-    value = {"samples": "entry", "views": "loading", "table": "direction"}[result.kind]
+    value = {"samples": "entry", "views": "loading"}[result.kind]
     value += " ± 2 s.e." if width.any() else ""
     if _by_name(result, mode):
         order = np.argsort(-np.abs(vector), kind="stable")[:most]

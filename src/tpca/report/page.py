@@ -55,7 +55,7 @@ def write_page(path: Path, result: Result, scores: Any = None, y: Any = None, ov
         text = template.render(
             policy=POLICY,
             title=_title(result),
-            subject={"samples": "tensor PCA", "views": "tensor CCA", "table": "moment PCA"}[result.kind],
+            subject={"samples": "tensor PCA", "views": "tensor CCA"}[result.kind],
             tone=tone,
             sign=sign,
             words=words,

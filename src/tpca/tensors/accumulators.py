@@ -50,6 +50,7 @@ from tpca.tensors.dense import Batch
 from tpca.tensors.namespaces import bytes_of, to_host
 
 MAX_ENTRIES = 2**20  # entries of an array that are all looked at: 4 ms
+INDISTINCT = 1e-10  # relative eigenvalue of inner products below which components are one and the same
 RUN = 16  # neighbours that are looked at together: one comes from memory with those next to it
 
 
@@ -162,19 +163,26 @@ class TensorSum(Accumulator):
 class Rewards(Accumulator):
     """Reward of every sample with every rank-one component: ``rewards`` ``(n, c)``; ``vectors[i]`` is ``(c, d_i)``.
 
-    ``places`` ``(n,)`` are the numbers of the samples in their data, those that were left out counted.
+    Components of the same block of ``together`` explain a sample together: their rewards are the least-squares scores
+    on its observed entries.  ``places`` ``(n,)`` are the numbers of the samples in their data, those that were left out counted.
     """
 
     LISTS = ("_parts", "_places")
 
-    def __init__(self, vectors: Sequence[Array]) -> None:
-        super().__init__(list(vectors))
+    def __init__(self, vectors: Sequence[Array], together: Sequence[Sequence[int]] = ()) -> None:
+        super().__init__(list(vectors), [list(block) for block in together])
         self._parts: list[Array] = []
         self._places: list[NDArray[np.intp]] = []
 
     def add(self, batch: Batch, at: int = 0) -> None:
         """Contract every sample."""
-        self._parts.append(batch.scores(self.question[0]))
+        vectors, together = self.question
+        rewards = batch.scores(vectors)
+        for block in together:
+            block_vectors = [rows[block] for rows in vectors]
+            products = batch.observed_products(block_vectors)
+            rewards[:, block] = least_squares_scores(rewards[:, block], block_vectors, products)
+        self._parts.append(rewards)
         self._places.append(getattr(batch, "places", at + np.arange(len(batch))))
         self.n += len(batch)
 
@@ -187,6 +195,25 @@ class Rewards(Accumulator):
     def places(self) -> NDArray[np.intp]:
         """Where in their data the samples are."""
         return np.concatenate([np.empty(0, np.intp), *self._places])
+
+
+def least_squares_scores(rewards: Array, vectors: Sequence[Array], products: Array | None) -> Array:
+    r"""Scores s (n, c) that minimise :math:`|T - \sum_r s_r p_r|` over the observed entries of every sample T.
+
+    ``rewards`` (n, c) are those of every component :math:`p_r` by itself, ``products`` (n, c, c) its inner products
+    with the others over these entries; None where all are observed.  The normal equations are products · s = b, and b
+    is a reward times the observed energy of its component.
+    """
+    if products is None:
+        gram = np.ones((len(vectors[0]), len(vectors[0])))
+        for rows in vectors:
+            gram = gram * (rows @ rows.T)
+        return np.asarray(rewards @ np.linalg.pinv(gram, rcond=INDISTINCT, hermitian=True))
+    energies = np.einsum("ncc->nc", products)
+    right_sides = np.where(energies > 0, rewards * energies, 0.0)
+    inverses = np.linalg.pinv(products, rcond=INDISTINCT, hermitian=True)
+    scores = np.matmul(inverses, right_sides[:, :, None])[:, :, 0]
+    return np.where(energies > 0, scores, np.nan)
 
 
 class SampleGradients(Accumulator):

@@ -47,6 +47,9 @@ Factors = list[Array]
 SMALLEST = 1e-300  # keeps lengths of zeros from being divided by
 NO_CURVATURE = 1e-10  # relative eigenvalue of JᵀJ below which a direction does not change the model
 
+LIGHT_DAMPING = 1e-6
+"""Damping that only keeps scales of vectors, which leave a model alone, where they are."""
+
 
 def unfold(tensors: Array, axis: int) -> Array:
     """Matrices (b, d_axis, rest) of tensors (b, d_1, ..., d_k)."""
@@ -258,3 +261,27 @@ def beyond_tangent_space(tensors: Array, space: TangentSpace) -> Array:
         factors[axis] = change
         remainder -= reconstruct(factors)
     return remainder
+
+
+def joint_gains(vectors: Sequence[Array], lengths: Array, space: TangentSpace) -> Array:
+    r"""By how much models come nearer to tensors, to first order, if one component is added and all are fitted anew.
+
+    ``vectors[m]`` (n, d_m) and ``lengths`` (n,) are the best rank-one fits :math:`Lp` of what n tensors have beyond the
+    tangent space.  That is at right angles to all small changes of the model, and its slopes along the vectors of p are
+    :math:`Lp_m`; so with J of the model and p together the gain of a Gauss-Newton step is
+    :math:`s^\top(J^\top J)^{-1}s`, s being zero but for these.  Its root is L where p lies beyond the tangent space, and
+    larger where p is like the components that are there, which hide a part of it.
+    """
+    count = len(lengths)
+    model = []
+    slopes = []
+    for factor, vector in zip(space.vectors, vectors, strict=True):
+        known = np.broadcast_to(factor, (count, *factor.shape))
+        model.append(np.concatenate([known, vector[:, :, None]], axis=2))
+        slope = lengths[:, None, None] * vector[:, :, None]
+        slopes.append(np.concatenate([np.zeros_like(known), slope], axis=2))
+    changes = damped_steps(model, slopes, np.full(count, LIGHT_DAMPING))
+    gains = np.zeros(count)
+    for slope, change in zip(slopes, changes, strict=True):
+        gains += np.sum(slope * change, axis=(1, 2))
+    return np.sqrt(gains)

@@ -1,4 +1,4 @@
-"""Rows of one table, or of several views of the same things, as a batch; what is added up of them, or listed."""
+"""Rows of several views of the same things as a batch; what is added up of them, or listed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OfBatch = Callable[..., Sequence[Any]]
 
 
 class RowsBatch:
-    """``n`` rows of every view, arrays ``(n, d_i)`` of finite floats; a table is one view.
+    """``n`` rows of every view, arrays ``(n, d_i)`` of finite floats.
 
     ``first`` is the place of the batch in its stream, ``dropped`` how many of its rows the stream left out, ``places``
     the numbers of those here.

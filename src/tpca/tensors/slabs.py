@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array, Partition
 from tpca.tensors.contraction import Query, gradients_of
-from tpca.tensors.dense import DenseBatch, observed_share
+from tpca.tensors.dense import DenseBatch, observed_share, pair_vectors, square_of_pairs
 
 Read = Callable[[int, slice], NDArray[Any]]
 
@@ -135,6 +135,13 @@ class SlabBatch:
         if exposure is None:
             return rewards
         return rewards / observed_share(exposure._contracted([v**2 for v in vectors]), vectors)
+
+    def observed_products(self, vectors: Sequence[Array]) -> Array | None:
+        """Inner products ``(n, c, c)`` of components over the observed entries of every sample; None where all are."""
+        exposure = self.exposure
+        if exposure is None:
+            return None
+        return square_of_pairs(exposure._contracted(pair_vectors(vectors)), len(vectors[0]))
 
     def _contracted(self, vectors: Sequence[Array]) -> Array:
         query = Query(Partition.singles(self.dims), tuple(vectors), gradients_of=(0,))

@@ -1,14 +1,15 @@
 """One question, after the first pass: what units contribute to it, its components, and its test by flips of signs.
 
 A later component is tested on what the *joint* fit of all before it leaves: contributions of units without the tangent
-space of that fit.  The p-value of component c + 1 says that there are at least so many components.
+space of that fit.  The statistic is the gain of a joint fit of one component more, to first order.  The p-value of
+component c + 1 says that there are at least so many components.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ from tpca.inference.whitening import Whitening, learn_whitening, longest_within,
 from tpca.solvers.components import Components, fit_ranks
 from tpca.solvers.rank_one import fits, oriented
 from tpca.tensors.blocks import Array
-from tpca.tensors.cp import beyond_tangent_space, reconstruct, tangent_space
+from tpca.tensors.cp import beyond_tangent_space, joint_gains, reconstruct, tangent_space
 
 MOST_COMPONENTS = 10
 """Components of ``n_components="auto"``."""
@@ -55,9 +56,9 @@ class SignTests:
     dependence: Dependence
     chunk: int
     why_not: str
-    later: list[Test] = field(default_factory=list)
+    later: dict[int, Test] = field(default_factory=dict)
 
-    def of_versions(self, versions: Any) -> tuple[Array, Array]:
+    def of_versions(self, versions: Iterable[Array]) -> tuple[Array, Array]:
         """Statistics of several versions of the contributions, and the p-value of each adjusted for the others."""
         return resampled(versions, rank_one_lengths, self.signs, self.scale, self.chunk)
 
@@ -68,23 +69,26 @@ class SignTests:
 
     def beyond(self, fit: Components) -> Test:
         """The test of a component more than a joint fit has; it is worked out once."""
-        while len(self.later) < fit.rank:
-            self.later.append(Test())
-        if self.later[fit.rank - 1].values is None:
-            self.later[fit.rank - 1] = self._beyond(fit)
-        return self.later[fit.rank - 1]
+        if fit.rank not in self.later:
+            self.later[fit.rank] = self._beyond(fit)
+        return self.later[fit.rank]
 
     def _beyond(self, fit: Components) -> Test:
         space = tangent_space(fit.vectors)
         remainder = by_pieces(lambda rows: beyond_tangent_space(rows, space), self.contributions)
         if np.vdot(remainder, remainder) <= EMPTY**2 * np.vdot(self.contributions, self.contributions):
             return Test(1.0, np.zeros(len(self.signs)))  # the fit can follow whatever the data are
-        values, (p,) = self.of_versions([remainder])
+
+        def gains(stack: Array) -> Array:
+            vectors, lengths = fits(stack)
+            return joint_gains(vectors, lengths, space)
+
+        values, (p,) = resampled([remainder], gains, self.signs, self.scale, self.chunk)
         return Test(float(p), values[0])
 
 
 def rank_one_lengths(stack: Array) -> Array:
-    """The statistic: the length of the best rank-one fit, by one procedure for all."""
+    """The statistic of any signal: the length of the best rank-one fit, by one procedure for all."""
     return fits(stack)[1]
 
 
