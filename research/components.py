@@ -125,7 +125,8 @@ def tensorly_fits(D: Array, rank: int) -> Iterator[list[Array]]:
 
 def pyttb_fits(D: Array, rank: int) -> Iterator[list[Array]]:
     """Components (rank, d_m) of ten random starts of pyttb."""
-    from pyttb import cp_als, tensor
+    from pyttb.cp_als import cp_als
+    from pyttb.tensor import tensor
 
     for seed in range(PEER_STARTS):
         np.random.seed(seed)  # noqa: NPY002  (its starts are drawn from the global generator)

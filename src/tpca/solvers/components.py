@@ -49,9 +49,11 @@ SEARCH_STEPS = 30
 SEARCHED = 1e-2
 """Largest relative change of a factor after which a start is compared with the others."""
 SETTLE_STEPS = 300
+NEARLY_SETTLED = 1e-6
 SETTLED = 1e-10
 """Largest relative change of a factor in a step after which there is no other."""
 FIRST_DAMPING = 1e-2
+"""Damping of a search; what is nearly settled begins with the least."""
 LEAST_DAMPING = 1e-5
 """Scales of vectors that leave the model alone move by rounding over this."""
 MOST_DAMPING = 1e6
@@ -97,17 +99,22 @@ class Components:
 
 
 def gauss_newton(
-    tensors: Array, starts: Factors, ridge: float = 0.0, settled: float = SETTLED, max_steps: int = SETTLE_STEPS
+    tensors: Array,
+    starts: Factors,
+    ridge: float = 0.0,
+    first_damping: float = LEAST_DAMPING,
+    tolerance: float = SETTLED,
+    max_steps: int = SETTLE_STEPS,
 ) -> tuple[Factors, Array]:
     """Factors (b, d_m, R) of least squares near starts (b, d_m, R), and their costs (b,).
 
     ``tensors`` (b, d_1, ..., d_k) has one for every start, or one for all.  A start ends when no factor changes by more
-    than ``settled``, relative to its size.
+    than ``tolerance``, relative to its size.
     """
     factors = balanced(starts)
     costs = squared_residuals(tensors, factors, ridge)
     rounding = ROUNDING * np.max(np.abs(squared_residuals(tensors, [0 * factor for factor in factors])))
-    damping = np.full(len(costs), FIRST_DAMPING)
+    damping = np.full(len(costs), first_damping)
     active = np.arange(len(costs))
     for _ in range(max_steps):
         current = [factor[active] for factor in factors]
@@ -117,7 +124,7 @@ def gauss_newton(
         proposal = [factor + change for factor, change in zip(current, changes, strict=True)]
         proposed_costs = squared_residuals(targets, proposal, ridge)
         accepted = proposed_costs <= costs[active] + rounding
-        still = accepted & (largest_changes(current, proposal) <= settled)
+        still = accepted & (largest_changes(current, proposal) <= tolerance)
         stuck = ~accepted & (damping[active] > MOST_DAMPING)
         for factor, balanced_proposal in zip(factors, balanced(proposal), strict=True):
             factor[active[accepted]] = balanced_proposal[accepted]
@@ -153,18 +160,22 @@ def fit_ranks(tensor: Array) -> Iterator[Components]:
     """Joint fits of ranks 1, 2, 3, ...; they end where one leaves nothing, and a tensor of zeros has none.
 
     Rank one is :func:`~tpca.solvers.rank_one.best_rank_one`, as it is.  An axis of length one takes no part; with two
-    axes or one the components are singular vectors.
+    axes or one the components are singular vectors.  Joint fits are settled to six digits: :func:`settled` does the
+    rest for the one that is wanted.
     """
     size = float(np.linalg.norm(tensor))
     if not size > 0:
         return
     fit = one_component(tensor)
     yield fit
-    long_axes = [m for m, length in enumerate(tensor.shape) if length > 1]
-    core = tensor.reshape([tensor.shape[m] for m in long_axes])
-    joint = [fit.factors[m][None] for m in long_axes]
+    core = without_short_axes(tensor)
+    if core.ndim == 1:
+        return
+    if core.ndim < tensor.ndim:
+        fit = one_component(core)
+    joint = [factor[None] for factor in fit.factors]
     greedy = joint
-    while core.ndim > 1:
+    while True:
         joint_residual = core - reconstruct(joint)[0]
         greedy_residual = core - reconstruct(greedy)[0]
         if min(np.linalg.norm(joint_residual), np.linalg.norm(greedy_residual)) <= NOTHING * size:
@@ -177,6 +188,22 @@ def fit_ranks(tensor: Array) -> Iterator[Components]:
             fit = joint_fit(core, [greedy, extended])
         joint = [factor[None] for factor in fit.factors]
         yield with_short_axes(fit, tensor.shape)
+
+
+def settled(fit: Components, tensor: Array) -> Components:
+    """The joint fit after as many steps as change anything; one component and those of a matrix are as they are."""
+    core = without_short_axes(tensor)
+    if fit.rank == 1 or core.ndim < 3:
+        return fit
+    start = [vectors[None] for vectors, length in zip(fit.vectors, tensor.shape, strict=True) if length > 1]
+    start[0] = start[0] * fit.strengths
+    factors, _ = gauss_newton(core[None], start, fit.ridge)
+    return with_short_axes(sorted_components(factors, core, fit.ridge), tensor.shape)
+
+
+def without_short_axes(tensor: Array) -> Array:
+    """The tensor without its axes of length one."""
+    return tensor.reshape([length for length in tensor.shape if length > 1] or [1])
 
 
 def one_component(tensor: Array) -> Components:
@@ -214,7 +241,7 @@ def settled_search(tensor: Array, starts: Sequence[Factors], ridge: float) -> Fa
         best = searched(tensor, starts, ridge)
     else:
         best = searched_in_bases(tensor, starts, ridge)
-    factors, _ = gauss_newton(tensor[None], best, ridge)
+    factors, _ = gauss_newton(tensor[None], best, ridge, tolerance=NEARLY_SETTLED)
     return factors
 
 
@@ -233,7 +260,7 @@ def searched(tensor: Array, starts: Sequence[Factors], ridge: float) -> Factors:
     rank = starts[0][0].shape[2]
     drawn = random_starts(tensor.shape, rank, float(np.linalg.norm(tensor)), RANDOM_STARTS)
     together = [np.concatenate(factors) for factors in zip(drawn, *starts, strict=True)]
-    factors, costs = gauss_newton(tensor[None], together, ridge, SEARCHED, SEARCH_STEPS)
+    factors, costs = gauss_newton(tensor[None], together, ridge, FIRST_DAMPING, SEARCHED, SEARCH_STEPS)
     best = int(np.argmin(costs))
     return [factor[best : best + 1] for factor in factors]
 
@@ -398,7 +425,7 @@ def searched_together(tensors: Array, greedy: Factors, whole: Factors) -> list[F
         others = np.concatenate([whole[axis], drawn[axis]])
         starts.append(np.concatenate([factor, np.tile(others, (count, 1, 1))]))
     tensor_of_start = np.concatenate([np.arange(count), np.repeat(np.arange(count), 1 + PART_STARTS)])
-    factors, costs = gauss_newton(tensors[tensor_of_start], starts, 0.0, SEARCHED, SEARCH_STEPS)
+    factors, costs = gauss_newton(tensors[tensor_of_start], starts, 0.0, FIRST_DAMPING, SEARCHED, SEARCH_STEPS)
     best_factors = []
     for number in range(count):
         of_tensor = np.flatnonzero(tensor_of_start == number)

@@ -164,7 +164,8 @@ class Rewards(Accumulator):
     """Reward of every sample with every rank-one component: ``rewards`` ``(n, c)``; ``vectors[i]`` is ``(c, d_i)``.
 
     Components of the same block of ``together`` explain a sample together: their rewards are the least-squares scores
-    on its observed entries.  ``places`` ``(n,)`` are the numbers of the samples in their data, those that were left out counted.
+    on its observed entries.  ``places`` ``(n,)`` are the numbers of the samples in their data, those that were left out
+    counted.
     """
 
     LISTS = ("_parts", "_places")

@@ -268,9 +268,9 @@ def joint_gains(vectors: Sequence[Array], lengths: Array, space: TangentSpace) -
 
     ``vectors[m]`` (n, d_m) and ``lengths`` (n,) are the best rank-one fits :math:`Lp` of what n tensors have beyond the
     tangent space.  That is at right angles to all small changes of the model, and its slopes along the vectors of p are
-    :math:`Lp_m`; so with J of the model and p together the gain of a Gauss-Newton step is
-    :math:`s^\top(J^\top J)^{-1}s`, s being zero but for these.  Its root is L where p lies beyond the tangent space, and
-    larger where p is like the components that are there, which hide a part of it.
+    :math:`Lp_m`.  So with J of the model and p together the gain of a Gauss-Newton step is
+    :math:`s^\top(J^\top J)^{-1}s`, where s is zero but for these slopes.  Its root is L where p lies beyond the tangent
+    space, and larger where p is like the components that are there, which hide a part of it.
     """
     count = len(lengths)
     model = []

@@ -21,7 +21,7 @@ from tpca.inference.flips import draw_signs, least_p, own_order, p_values, resam
 from tpca.inference.scatter import Tangents, slopes
 from tpca.inference.units import Contributions, Dependence, by_pieces, dependence
 from tpca.inference.whitening import Whitening, learn_whitening, longest_within, sphere
-from tpca.solvers.components import Components, fit_ranks
+from tpca.solvers.components import Components, fit_ranks, settled
 from tpca.solvers.rank_one import fits, oriented
 from tpca.tensors.blocks import Array
 from tpca.tensors.cp import beyond_tangent_space, joint_gains, reconstruct, tangent_space
@@ -269,6 +269,8 @@ def answer_question(
         count = max(1, len(joint_fits))
     else:
         joint_fits += itertools.islice(further_fits, count - 1)
+    if joint_fits:
+        joint_fits[-1] = settled(joint_fits[-1], D)
     return answer_of(name, contributions, whitening, joint_fits, count), tests
 
 
