@@ -33,6 +33,10 @@ class SampleError(TpcaError, ValueError):
     """A sample or batch does not fit the stream: shape, dtype, NaN or Inf."""
 
 
+class BatchError(TpcaError, RuntimeError):
+    """An exception stopped ``partial_fit`` in the middle of a batch: what was added up is good for nothing."""
+
+
 class StreamError(TpcaError, ValueError):
     """A source cannot be read as a stream of samples."""
 
@@ -70,7 +74,7 @@ class OutputError(TpcaError, OSError):
 
 
 class RunInterrupted(KeyboardInterrupt):
-    """A run was stopped by the user after its round was finished and its checkpoint written.
+    """A run was stopped by the user when nothing was half done: its checkpoint is written, or its batch added whole.
 
     ``signal`` is the number of the signal that asked for it, SIGINT or SIGTERM.
     """

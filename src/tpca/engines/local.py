@@ -21,7 +21,7 @@ from tpca.engines.dask.cluster import active_client
 from tpca.engines.dask.engine import DaskEngine
 from tpca.errors import SampleError
 from tpca.labels import Labels, labels_of
-from tpca.tensors import Batch, DenseBatch, Rewards
+from tpca.tensors import Batch, Rewards
 from tpca.tensors.blocks import Array
 from tpca.tensors.dense import refuse_beyond_memory
 from tpca.tensors.namespaces import home_of, library
@@ -87,12 +87,6 @@ class PushEngine(Generic[A]):
         self.dims, self.labels, self.partial = dims, labels, partial
         self.buffer_bytes = self.n_skipped = 0
         self.pending: A | None = None
-
-    def accept(self, batch: Batch) -> None:
-        """Look at a batch before any of it is used: what is refused must leave no trace in the sums."""
-        if isinstance(batch, DenseBatch):
-            batch.check()
-        self.n_skipped += batch.dropped
 
     def push(self, batch: Batch, blank: A, n: int) -> A | None:
         """Add a batch, of no more samples than are missing, to those of ``n``; the accumulator when all are there."""

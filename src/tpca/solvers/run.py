@@ -15,18 +15,19 @@ import dataclasses
 import math
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from tpca.checkpoint import Checkpoints
 from tpca.data import Stream
 from tpca.engines import Data, Engine, PushEngine
-from tpca.errors import CheckpointError, RunInterrupted, StreamError
+from tpca.errors import BatchError, CheckpointError, RunInterrupted, StreamError
 from tpca.files import alone_in
 from tpca.labels import Labels
 from tpca.solvers.estimate import Estimate
-from tpca.tensors import Accumulator
+from tpca.solvers.interrupts import interrupt_waits
+from tpca.tensors import Accumulator, Batch, DenseBatch
 from tpca.threads import calm_blas
 
 A = TypeVar("A", bound=Accumulator)
@@ -253,8 +254,20 @@ def completed(estimate: Estimate, engine: Engine | PushEngine[Any]) -> Estimate:
     )
 
 
+def checked_batches(stream: Stream) -> list[Batch]:
+    """All batches of a stream, looked at before any of them is used: what is refused leaves no trace in sums."""
+    batches = list(stream.batches())
+    for batch in batches:
+        if isinstance(batch, DenseBatch):
+            batch.check()
+    return batches
+
+
 class Feed:
-    """A run whose samples, of shape ``dims``, are pushed in, batch after batch; ``start`` makes it."""
+    """A run whose samples, of shape ``dims``, are pushed in, batch after batch; ``start`` makes it.
+
+    A batch counts whole.  If an exception stops it half way, nothing more can be said: :meth:`check_whole` refuses.
+    """
 
     def __init__(
         self, start: Callable[[Data], Run], dims: tuple[int, ...], labels: Labels | None = None, partial: bool = False
@@ -264,6 +277,30 @@ class Feed:
         # What the pending samples are for: asking anew costs more than adding one sample.
         self._ask: Ask[Any] | None = None
         self._seen = 0  # samples so far, those left out counted
+        self._stopped_by = ""  # the exception that left half a batch
+
+    @contextlib.contextmanager
+    def whole_batch(self) -> Iterator[None]:
+        """Open while a batch is taken.  The first Ctrl-C waits for its end; whatever else ends it leaves half of it."""
+        with interrupt_waits(self._whole_message):
+            self._stopped_by = "KeyboardInterrupt"  # until it is known better
+            try:
+                yield
+            except BaseException as error:
+                self._stopped_by = type(error).__name__
+                raise
+            self._stopped_by = ""
+
+    def _whole_message(self) -> str:
+        return f"stopped after the batch was added whole, {self._seen:,} samples so far; go on with the next batch."
+
+    def check_whole(self) -> None:
+        """Refuse to go on with half a batch."""
+        if self._stopped_by:
+            raise BatchError(
+                f"{self._stopped_by} stopped partial_fit in the middle of a batch, of which a part is in the sums; "
+                "start afresh with fit, or with partial_fit of sklearn.base.clone(estimator)."
+            )
 
     def know(self, design: Any) -> None:
         """What is known of all samples so far and of those that come next."""
@@ -275,13 +312,13 @@ class Feed:
                 self.engine.pending.question = fresh.blank.question
             self._ask = None
 
-    def take(self, stream: Stream) -> None:
-        """Give all samples of a stream to the run, round after round."""
+    def take(self, batches: Iterable[Batch]) -> None:
+        """Give all samples of some batches, which were checked, to the run, round after round."""
         before = self._seen
-        for batch in stream.batches():
+        for batch in batches:
             if hasattr(batch, "moved"):
                 batch.moved(before)
-            self.engine.accept(batch)
+            self.engine.n_skipped += batch.dropped
             self._seen += len(batch) + batch.dropped
             taken = 0
             while taken < len(batch) and (ask := self._ask or self._run.ask()) is not None:
