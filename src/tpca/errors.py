@@ -26,7 +26,7 @@ class ModelError(TpcaError, ValueError):
 
 
 class PartitionError(TpcaError, ValueError):
-    """The grouping of modes into blocks is not a partition of the modes."""
+    """The grouping of axes into blocks is not a partition of the axes."""
 
 
 class SampleError(TpcaError, ValueError):

@@ -14,7 +14,7 @@ import numpy as np
 
 from tpca.data import Stream, open_stream
 from tpca.data.base import NumberedStream, SampleDim
-from tpca.data.open import check_opened, open_known
+from tpca.data.open import check_opened, open_known, refuse_class
 from tpca.data.stores import labelled_source
 from tpca.engines.base import A, Engine, Groups, Receipt, StreamEngine, cut_samples
 from tpca.engines.dask.cluster import active_client
@@ -125,6 +125,7 @@ def refuse_rows(stream: Any) -> None:
 
 def opened(X: Any, dims: tuple[int, ...] | None, **options: Any) -> Stream | Engine:
     """An engine as it is; anything else as a stream, or on the active Dask client if it is a Dask array."""
+    refuse_class(X)
     if is_engine(X):
         check_opened(X.stream if isinstance(X, StreamEngine) else Stream(), **options)
         return X
@@ -148,10 +149,10 @@ def rows_opened(X: Any, stream_of: Callable[[Any], S], hold: float = 0.0) -> tup
 
 
 def reader(
-    X: Any, dims: tuple[int, ...], nan_policy: str, sample_dim: SampleDim = None, labels: Labels | None = None
+    X: Any, dims: tuple[int, ...], nan_policy: str, dim: SampleDim = None, labels: Labels | None = None
 ) -> Engine:
     """New samples from the first on, which must look like the fitted ones; rows stay aligned: none is skipped."""
-    data = opened(X, dims, nan_policy="zero" if nan_policy == "zero" else "raise", sample_dim=sample_dim)
+    data = opened(X, dims, nan_policy="zero" if nan_policy == "zero" else "raise", dim=dim)
     if data.dims != dims:
         raise SampleError(
             f"samples must have the shape that was fitted, {dims}, got {data.dims}; give one sample as x[None]."
@@ -167,13 +168,14 @@ def check_labels(own: Labels | None, others: Labels | None, expected: str) -> No
     """Refuse samples whose entries have other names: in another order the answer would be wrong, without a word."""
     if own is not None and others is not None and (difference := own.difference(others)):
         raise SampleError(
-            f"samples must have their modes and entries {expected}: {difference}; put them in that order "
+            f"samples must have their axes and entries {expected}: {difference}; put them in that order "
             "(DataArray.transpose and reindex; of a table, modes={name: levels}), or give arrays without names."
         )
 
 
 def handed(X: Any, dims: tuple[int, ...] | None, nan_policy: Any) -> Stream:
     """The batch that ``partial_fit`` is given, with its names where it has any."""
+    refuse_class(X)
     labels = None
     if library(X) == "xarray":
         source = labelled_source(X)

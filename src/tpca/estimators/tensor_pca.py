@@ -71,9 +71,9 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
 
     Attributes
     ----------
-    components_ : list of arrays ``(rows, d_m)``, one per mode
+    components_ : list of arrays ``(rows, d_m)``, one per axis
         Unit vectors, the strongest component first; of q covariates, ``n_components`` rows for each (``effects_``).
-        The largest entry of every vector is positive, but for the last mode, which takes the sign that is left.
+        The largest entry of every vector is positive, but for the last axis, which takes the sign that is left.
     strengths_, strength_intervals_ : arrays ``(rows,)``, ``(rows, 2)``
         Strength of every component, without the bias of a fit, and its confidence interval.
     standard_errors_ : list of arrays like ``components_``, of every entry; NaN where a method has none
@@ -186,7 +186,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
             A folder.  A fit that was stopped goes on from what is there, if data and options are the same.
         """
         seed = seed_from(self.random_state, checkpoint)
-        data = opened(X, None, nan_policy=self.nan_policy, sample_dim=dim)
+        data = opened(X, None, nan_policy=self.nan_policy, dim=dim)
         if is_epochs(X) and self.target == "effect":
             y = labels_of_epochs(X, y)
         check_axis(X, data, dim, y=y, nuisance=nuisance, sample_weight=sample_weight, groups=groups)
@@ -390,7 +390,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
 
     @property
     def observed_rates_(self) -> list[Array]:
-        """Share of the entries of every slice that was observed, ``(d_m,)`` for every mode m."""
+        """Share of the entries of every slice that was observed, ``(d_m,)`` for every axis m."""
         return self.result_.observed or [np.ones(d) for d in self.shape_in_]
 
     # What samples show ------------------------------------------------------------------------------------------------

@@ -39,6 +39,12 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-act
 PAINTS = {colour.lower(): f"var(--c{i})" for i, colour in enumerate(COLOURS)} | {INK: "currentColor"}
 
 
+def check_installed() -> None:
+    """Say before the work what a page needs and is missing."""
+    pyplot()
+    _template("page.html")
+
+
 def write_page(path: Path, result: Result, scores: Any = None, y: Any = None) -> Path:
     """Write the report, whole or not at all; returns its path."""
     check_folder(path)
