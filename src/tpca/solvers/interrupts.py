@@ -1,4 +1,4 @@
-"""Ctrl-C that waits for the end of what must be done whole."""
+"""Ctrl-C that waits for the end of what must be done whole, and Ctrl-C that need not wait."""
 
 from __future__ import annotations
 
@@ -38,3 +38,22 @@ def interrupt_waits(message: Callable[[], str]) -> Iterator[None]:
     if usual is signal.default_int_handler:
         raise RunInterrupted(message(), signal.SIGINT)
     usual(*waiting[0])
+
+
+@contextmanager
+def interrupt_stops(note: Callable[[int], None]) -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM be a ``KeyboardInterrupt`` at once, whatever they do outside; ``note`` is told which."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, _: Any) -> None:
+        note(number)
+        raise KeyboardInterrupt
+
+    outside = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in outside.items():
+            signal.signal(number, handler)
