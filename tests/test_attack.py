@@ -27,6 +27,7 @@ SHARE = {
     "interrupted": 0.05,
     "odd": 0.3,
 }
+SHARE |= {"sources": 0.1, "writers": 0.1}
 
 
 @pytest.mark.slow

@@ -261,7 +261,7 @@ def test_a_full_disk_leaves_the_result_before(step, tmp_path, fits, monkeypatch)
         ({"settings": {"order": 7}}, r"7 - at `\$.order`"),
         ({"verdict": "maybe"}, r"'maybe' - at `\$.verdict`"),
         ({"format": "another"}, r"'another' - at `\$.format`"),
-        ({"labels": {"7": ["a"]}}, "modes go from 0 to 2"),
+        ({"labels": {"7": ["a"]}}, "axes go from 0 to 2"),
         ({"labels": {"0": ["a"]}}, "a list of 4 names, got 1"),
     ],
 )

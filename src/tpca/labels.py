@@ -44,10 +44,14 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """What the modes of samples are called, and their entries; ``sample`` names the axis of the samples."""
+    """What the modes of samples are called, and their entries; and the samples themselves.
+
+    ``sample`` names the axis of the samples, ``samples`` are their labels ``(n,)``, which need not differ.
+    """
 
     axes: tuple[Axis, ...]
     sample: str = ""
+    samples: Coords | None = None
 
     @property
     def modes(self) -> tuple[str, ...]:
@@ -62,7 +66,8 @@ class Labels:
         """These, and where they do not say, those of ``others``."""
         pairs = zip(self.axes, others.axes, strict=True)
         axes = (Axis(a.name or b.name, b.coords if a.coords is None else a.coords) for a, b in pairs)
-        return Labels(tuple(axes), self.sample or others.sample)
+        samples = others.samples if self.samples is None else self.samples
+        return Labels(tuple(axes), self.sample or others.sample, samples)
 
     def difference(self, other: Labels) -> str:
         """How other data are labelled in another way, in words; empty where nothing contradicts."""
@@ -121,7 +126,7 @@ def labels_of(axes: Sequence[Axis], what: str) -> Labels | None:
         seen[axis.name] += 1
         again = axis.name and seen[axis.name] > 1
         named.append(Axis(f"{axis.name}_{seen[axis.name]}" if again else axis.name, axis.coords))
-    return Labels(tuple(named), sample.name)
+    return Labels(tuple(named), sample.name, sample.coords)
 
 
 def as_coords(values: Any) -> Coords:

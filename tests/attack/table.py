@@ -17,6 +17,10 @@ ROWS = {
     "odd": "commands with names that are not UTF-8, streams closed or in other encodings, odd types of columns",
     "changed": "fits killed and gone on with after the sign of one sample was changed, read before or not",
 }
+ROWS |= {
+    "sources": "results that lead to URLs, and URLs of other schemes: nothing was reached or started",
+    "writers": "places to write to that hold data, notes, folders, links, pipes, sockets or devices",
+}
 GOOD = ("right", "read", "error")
 BAD = ("wrong", "traceback", "hang", "crash")
 

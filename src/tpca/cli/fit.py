@@ -14,12 +14,13 @@ import typer
 
 from tpca.cli import options
 from tpca.cli.cluster import cluster as on_cluster
-from tpca.cli.options import either, option
+from tpca.cli.options import either, option, place
 from tpca.cli.output import (
     EXIT_CODES,
     check_page,
     check_place,
     check_result,
+    check_result_files,
     check_text,
     note,
     put,
@@ -73,11 +74,11 @@ def fit(
     value: options.Value = None,
     missing: options.Missing = "raise",
     labels: options.Names = None,
-    out: Annotated[Path | None, option("Folder for the result, and for checkpoints.")] = None,
+    out: Annotated[Path | None, place("Folder for the result, and for checkpoints.")] = None,
     overwrite: options.Overwrite = False,
-    report: Annotated[Path | None, option("Write a report, one HTML file.")] = None,
+    report: Annotated[Path | None, place("Write a report, one HTML file.")] = None,
     scores: options.Scores = True,
-    checkpoint: Annotated[Path | None, option("Folder for checkpoints; OUT/checkpoint by default.")] = None,
+    checkpoint: Annotated[Path | None, place("Folder for checkpoints; OUT/checkpoint by default.")] = None,
     checkpoint_every: Annotated[float, option("Seconds between checkpoints; 0: every round.")] = 60.0,
     resume: Annotated[bool, option("Go on from the last checkpoint in --out.", "--resume")] = False,
     restart: Annotated[bool, option("Throw the checkpoints away and start afresh.", "--restart")] = False,
@@ -113,11 +114,11 @@ def fit(
     if not quiet:
         check_output_is_open()
     check_text(ctx.params)
+    files = [*data, y, nuisance, weights, groups, labels]
     if out is not None:
-        check_place(out)
+        check_result_files(out, overwrite, files)
     if report is not None:
-        check_place(report, file=True, made=out)
-        check_page()
+        check_page(report, overwrite, made=out, data=files)
     try:
         result = (_fit_views if len(data) > 1 else _fit_samples)(ctx)
     except RunInterrupted as stop:
@@ -193,7 +194,7 @@ def _fit_samples(ctx: typer.Context) -> Result:
     result: Result = pca.result_
     result.source, result.settings = path, {**result.settings, **settings}
     if out is not None:
-        result.save(out)
+        result.save(out, overwrite=given["overwrite"])
         ctx.meta[SAVED] = True
     if kept is not None:
         kept.clear()
@@ -244,7 +245,7 @@ def _fit_views(ctx: typer.Context) -> Result:
         cca.fit(source)
     result = Result.of_views(cca.fit_, given["data"], settings, labels)
     if given["out"] is not None:
-        result.save(given["out"])
+        result.save(given["out"], overwrite=given["overwrite"])
         ctx.meta[SAVED] = True
     _show(given, result, lambda: (result.transform(stream), None))
     return result
@@ -253,14 +254,14 @@ def _fit_views(ctx: typer.Context) -> Result:
 def _show(given: dict[str, Any], result: Result, read: Callable[[], tuple[Any, Any]]) -> None:
     """Write the report if one was asked for, with the scores that ``read`` gives; and print the answer."""
     if given["report"] is not None:
-        write_report(result, given["report"], read if given["scores"] else None)
+        write_report(result, given["report"], read if given["scores"] else None, given["overwrite"])
     if given["as_json"]:
         put_json(json.loads(result.to_json()))
     elif not given["quiet"]:
         put(str(result.summary()))
-        for word, place in (("saved to", given["out"]), ("report in", given["report"])):
-            if place is not None:
-                put(f"{word} {place}")
+        for word, path in (("saved to", given["out"]), ("report in", given["report"])):
+            if path is not None:
+                put(f"{word} {path}")
 
 
 def _labels(path: Path | None, dims: tuple[int, ...], own: Labels | None = None) -> Labels | None:

@@ -6,13 +6,12 @@ Epochs of MNE-Python and dictionaries of arrays are arrays that name their axes.
 from __future__ import annotations
 
 import os
-import urllib.parse
-import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 import numpy as np
 
+from tpca.data.alignment import aligned_views
 from tpca.data.base import (
     MIN_ALIKE,
     ArraySource,
@@ -29,6 +28,7 @@ from tpca.data.base import (
 )
 from tpca.data.iterables import OwnStream, SamplesStream, is_sparse, open_iterable, stacked
 from tpca.data.numpy_files import NpyFile, NpyFolder, open_mat, open_npz
+from tpca.data.places import is_url, split_place
 from tpca.data.stored import StoredStream
 from tpca.data.stores import (
     HDF5_SIGNATURE,
@@ -38,6 +38,7 @@ from tpca.data.stores import (
     labelled_source,
     open_hdf5,
     open_zarr,
+    package,
 )
 from tpca.data.tables import TABLES, Missing, columns_of, number_table, open_table
 from tpca.errors import StreamError, check_integer, check_regular, reading
@@ -56,15 +57,11 @@ SUPPORTED = (
 
 def stored_at(text: str, items: Items, dims: tuple[int, ...] | None) -> Source:
     """What lies at a path or URL, with the path of an array inside it after ``::``."""
-    place, inner = text, None
-    before, mark, after = text.rpartition("::")
-    if mark and "://" not in after:  # the :: of a chained URL (simplecache::s3://...) is part of it
-        place, inner = before, after
-    if place.startswith("file://"):
-        place = urllib.request.url2pathname(urllib.parse.urlsplit(place).path)
-    if "://" in place:
+    place, inner = split_place(text)
+    if is_url(place):
         if place.endswith((*_FILES, *TABLES)):
             raise StreamError(f"only Zarr stores are read from URLs, got {place!r}; copy the file here first.")
+        package("fsspec", "remote", "reading URLs")
         source, known = open_zarr(place, inner), f"{place}/{inner or ''}"
     elif not os.path.exists(place):
         raise StreamError(f"no such file or folder: {place!r}.")
@@ -152,8 +149,9 @@ def open_stream(
     sample, modes, value
         Of a long table, a row for every cell (a data frame, an Arrow table, a ``.csv`` or ``.parquet`` file): the
         columns that hold the sample, the axes, in their order, and the value.  ``modes`` may be a dict of the levels
-        of every axis; ``None`` finds them: numbers and times are sorted, text comes in the order of its first row.
-        In a Parquet file the rows of a sample stand next to each other.
+        of every axis; ``None`` finds them.  Samples and levels that are numbers or times are sorted, text comes in the
+        order of its first row; ``labels.samples`` are the samples.  In a Parquet file the rows of a sample stand next
+        to each other.
     missing
         What a cell of a table without a row is: an error (``"raise"``), ``"zero"``, as of counts, or ``"nan"``, which
         ``nan_policy`` then deals with.  With ``"zero"`` samples are sparse if less than a twentieth of their cells have
@@ -313,7 +311,8 @@ def _listed(source: Sequence[Any], items: Items, dims: tuple[int, ...] | None) -
 
 def _dict_source(arrays: dict[Any, Any]) -> ArraySource:
     """Arrays ``(n, d_1, ..., d_k)`` of one shape as samples ``(arrays, d_1, ..., d_k)``."""
-    found = {str(name): np.asarray(array) for name, array in arrays.items()}
+    in_order, labels, _ = aligned_views(arrays)
+    found = {str(name): np.asarray(array) for name, array in zip(arrays, in_order, strict=True)}
     shapes = {name: array.shape for name, array in found.items()}
     if len(found) < 2 or len(set(shapes.values())) > 1 or not next(iter(shapes.values())):
         raise StreamError(
@@ -321,7 +320,8 @@ def _dict_source(arrays: dict[Any, Any]) -> ArraySource:
             "several shapes use TensorCCA."
         )
     samples = np.stack(list(found.values()), axis=1)
-    axes = (Axis(), Axis("", as_coords(list(found))), *(Axis() for _ in samples.shape[2:]))
+    sample_axis = Axis() if labels is None else Axis(labels.dim, labels.values)
+    axes = (sample_axis, Axis("", as_coords(list(found))), *(Axis() for _ in samples.shape[2:]))
     return ArraySource(samples, axes, "the dictionary")
 
 

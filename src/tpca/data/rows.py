@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tpca.data.alignment import SampleLabels, aligned_views, labels_of_rows
 from tpca.data.base import (
     Layout,
     NumberedStream,
@@ -63,7 +64,8 @@ def open_views(
     source
         A sequence, or a mapping by names, of two or more views, each ``(n, d_i)``: an array of NumPy, Zarr, HDF5 or
         Dask, or the path of one; a pandas ``DataFrame``; or an iterable of batches, each a tuple of arrays
-        ``(n_j, d_i)``, which are kept in memory.
+        ``(n_j, d_i)``, which are kept in memory.  Views with an index (pandas) or a coordinate (xarray) along their
+        rows are put in the order of the first of them; where labels differ they are refused.
     groups
         For a ``DataFrame``: columns of every view, as a mapping or as a sequence of sequences; by default the top level
         of its columns, if they have levels.
@@ -74,10 +76,13 @@ def open_views(
     """
     if isinstance(source, RowsStream):
         return _as_opened(source, nan_policy)
+    samples: SampleLabels | None = None
+    advice: list[str] = []
     if hasattr(source, "columns") and hasattr(source, "loc"):
+        samples = labels_of_rows(source)
         source = _column_groups(source, groups)
     elif isinstance(source, Mapping):
-        source = list(source.values())
+        source, samples, advice = aligned_views(source)
     elif groups is not None:
         raise StreamError("groups are the columns of a DataFrame; give the views themselves, or a DataFrame.")
     if isinstance(source, str | os.PathLike) or hasattr(source, "shape"):
@@ -85,13 +90,18 @@ def open_views(
     batches = isinstance(source, Sequence) and len(source) > 0 and all(isinstance(item, tuple) for item in source)
     if not isinstance(source, Sequence) or batches:
         source = _kept(source, "views", memory_limit)
+    elif samples is None:
+        source, samples, advice = aligned_views(source)
     sources = []
     for number, view in enumerate(source):
         stored = stored_source(as_array(view) if isinstance(view, list | tuple) else view)
         if stored is None:
             raise StreamError(f"view {number} is a {type(view).__name__}; give an array or the path of one.")
         sources.append(stored)
-    return RowsStream(sources, nan_policy, "views")
+    stream = RowsStream(sources, nan_policy, "views")
+    stream.samples = samples
+    stream.advice = advice
+    return stream
 
 
 def open_rows(source: Any, nan_policy: str = "raise", memory_limit: float = KEPT_BYTES) -> RowsStream:
@@ -203,6 +213,10 @@ class RowsStream(NumberedStream):
 
     whole = False
     rereadable = True
+    samples: SampleLabels | None = None
+    """Labels of the rows, where views have any."""
+    advice: Sequence[str] = ()
+    """A line for every view whose rows were put in another order."""
 
     def __init__(self, sources: Sequence[Source], nan_policy: str, kind: str) -> None:
         self.nan_policy = _check_policy(nan_policy, kind)

@@ -151,8 +151,8 @@ def rows_opened(X: Any, stream_of: Callable[[Any], S], hold: float = 0.0) -> tup
 def reader(
     X: Any, dims: tuple[int, ...], nan_policy: str, dim: SampleDim = None, labels: Labels | None = None
 ) -> Engine:
-    """New samples from the first on, which must look like the fitted ones; rows stay aligned: none is skipped."""
-    data = opened(X, dims, nan_policy="zero" if nan_policy == "zero" else "raise", dim=dim)
+    """New samples from the first on, which must look like the fitted ones."""
+    data = opened(X, dims, nan_policy=nan_policy, dim=dim)
     if data.dims != dims:
         raise SampleError(
             f"samples must have the shape that was fitted, {dims}, got {data.dims}; give one sample as x[None]."

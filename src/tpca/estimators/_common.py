@@ -68,6 +68,8 @@ class Fitted:
     """Samples, or rows, that were used."""
     n_skipped_: int = of_result("n_skipped")
     """Those left out."""
+    sample_labels_: Coords | None = of_result("sample_labels")
+    """Labels of the samples, or rows, of the fit, where these have any."""
 
     def summary(self) -> Summary:
         """What was found, in a few lines; ``print`` gives text, a notebook shows a table."""
@@ -78,18 +80,29 @@ class Fitted:
 
         ``pair`` names the two axes of the map, by name or number.
         """
-        return self.result_.plot(self._scores(X), y, pair)
+        scores, in_order = self._scores(X, y)
+        return self.result_.plot(scores, in_order, pair)
 
-    def report(self, path: str | os.PathLike[str], X: Any = None, y: Any = None) -> Path:
-        """Write a report, one HTML file that needs no network; returns its path."""
-        return self.result_.report(path, self._scores(X), y)
+    def report(self, path: str | os.PathLike[str], X: Any = None, y: Any = None, *, overwrite: bool = False) -> Path:
+        """Write a report, one HTML file that needs no network; returns its path.
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Save the result to a folder; :func:`tpca.load` reads it."""
-        return self.result_.save(path)
+        A report that is there is replaced, any other file only with ``overwrite``.
+        """
+        scores, in_order = self._scores(X, y)
+        return self.result_.report(path, scores, in_order, overwrite=overwrite)
 
-    def _scores(self, X: Any) -> Any:
-        return None if X is None else self.result_.transform(X)
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Save the result to a folder; :func:`tpca.load` reads it.
+
+        A result that is there is replaced, other files of its names only with ``overwrite``.
+        """
+        return self.result_.save(path, overwrite=overwrite)
+
+    def _scores(self, X: Any, y: Any) -> tuple[Any, Any]:
+        """Scores of the samples ``X``, and ``y`` in their order."""
+        if X is None:
+            return None, y
+        return self.result_.transform_with(X, y)
 
 
 class RowsEstimator(Fitted, Generic[F]):

@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from tpca.data import Stream
+from tpca.data.alignment import aligned_with, labels_of_samples, samples_first, without_samples
 from tpca.data.base import check_axis
 from tpca.data.open import is_epochs, labels_of_epochs
 from tpca.engines import Data, Engine
@@ -95,6 +96,9 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
     label_amplitudes_ : array ``(rows, K)``, of more than two labels
     observed_rates_ : list of arrays ``(d_m,)``, share of every slice that was observed
     n_samples_seen_, n_skipped_ : int
+    sample_labels_ : array ``(n,)`` or None
+        Labels of the samples that ``fit`` was given: the index of a frame, the coordinate of a ``DataArray``, the
+        samples of a long table.
     n_features_in_, shape_in_ : int, tuple of int
         Entries of a sample, and its shape.
     solver_, solver_reason_ : str
@@ -180,6 +184,10 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
             How much every sample counts.
         groups
             A label for every sample (subject, session): groups, not samples, are then the independent units.
+
+            Where the samples have labels, as the index of a frame or a coordinate along their axis, and ``y``,
+            ``nuisance``, ``sample_weight`` or ``groups`` have such labels, too, these are matched by label: the same
+            labels in another order are put in the order of the samples, and other labels are refused.
         dim
             The axis along which the samples lie, by name or number; by default the first.
         checkpoint
@@ -189,14 +197,20 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         data = opened(X, None, nan_policy=self.nan_policy, dim=dim)
         if is_epochs(X) and self.target == "effect":
             y = labels_of_epochs(X, y)
-        check_axis(X, data, dim, y=y, nuisance=nuisance, sample_weight=sample_weight, groups=groups)
-        return self._fit(data, seed, (y, nuisance, sample_weight, groups), dim, {"checkpoint": checkpoint})
+        known = {"y": y, "nuisance": nuisance, "sample_weight": sample_weight, "groups": groups}
+        if data.labels is not None:
+            known = {name: samples_first(values, data.labels.sample) for name, values in known.items()}
+        check_axis(X, data, dim, **known)
+        known, advice = aligned_with(labels_of_samples(X, data.labels), **known)
+        self._fit(data, seed, tuple(known.values()), dim, {"checkpoint": checkpoint})
+        self.result_.advice.extend(advice)
+        return self
 
     def _fit(
         self,
         data: Stream | Engine,
         seed: int,
-        given: tuple[Any, Any, Any, Any],
+        given: tuple[Any, ...],
         dim: str | int | None = None,
         keeping: dict[str, Any] | None = None,
         callbacks: Sequence[Any] = (),
@@ -240,10 +254,10 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         estimator refuses to go on; ``fit`` starts afresh.
         """
         feed: Feed | None = getattr(self, "_feed", None)
-        known = None if feed is None else feed.engine.dims
+        dims = None if feed is None else feed.engine.dims
         if feed is not None:
             feed.check_whole()
-        stream = handed(X, known, self.nan_policy)
+        stream = handed(X, dims, self.nan_policy)
         stream = stream if self.preprocess is None else preprocessed_data(stream, self.preprocess)
         if feed is not None:
             self._check_like_before(feed, stream)
@@ -251,8 +265,10 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         n_samples = sum(len(batch) + batch.dropped for batch in batches)
         before: Design | None = getattr(self, "_design", None) if feed is not None else None
         labels = tuple(sorted(str(one) for one in classes)) if classes is not None else ()
-        given = (None if y is None or self.target != "effect" else y, nuisance, sample_weight, groups)
-        design = read_design(self.target, n_samples, *given, like=before, labels=labels, part=True)
+        known = {"y": y if self.target == "effect" else None, "nuisance": nuisance}
+        known |= {"sample_weight": sample_weight, "groups": groups}
+        known, _ = aligned_with(labels_of_samples(X, stream.labels), **known)
+        design = read_design(self.target, n_samples, **known, like=before, labels=labels, part=True)
         design = design if before is None else before.followed_by(design)
         is_first = feed is None
         if feed is None:
@@ -279,7 +295,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
             start = functools.partial(start, design=design, pushed=True)
         self._form = form_of(stream)
         self._looks = 0
-        return Feed(start, stream.dims, stream.labels, stream.partial)
+        return Feed(start, stream.dims, without_samples(stream.labels), stream.partial)
 
     def _check_like_before(self, feed: Feed, stream: Stream) -> None:
         """Refuse batches that are not like those before."""
@@ -398,7 +414,10 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
     def transform(self, X: Any) -> Any:
         """Scores ``(n, rows)``: every sample contracted with the components.
 
-        Of samples on a device the scores are an array of the same library there; of a ``DataArray``, a ``DataArray``.
+        There is a row for every sample, of NaN where ``nan_policy="omit"`` leaves the sample out.  Of samples on a
+        device the scores are an array of the same library there; of a ``DataArray``, a ``DataArray`` with the
+        coordinates of its samples.  Of a data frame they are an array, or after ``set_output(transform="pandas")`` a
+        frame with its index.
         """
         return self.result_.transform(X)
 
@@ -416,7 +435,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         """What samples show of the components, summed over these, with its standard error.
 
         Of the mean, the mean score; of an effect, the slope of scores on ``y`` beside ``nuisance``; of variation, the
-        variance of the scores.
+        variance of the scores.  Its ``n_samples`` counts the samples used, ``n_skipped`` those left out.
         """
         return self.result_.score(X, y, nuisance=nuisance)
 

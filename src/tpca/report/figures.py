@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tpca.data.alignment import aligned, labels_of_rows
 from tpca.errors import SampleError
 from tpca.report.style import COLOURS, INK, pyplot, settings, unusable_backend
 from tpca.report.words import about, effect_of, headline, strength_of, title_of
@@ -381,12 +382,14 @@ class Scores:
     """Scores ``(n, rows)`` of samples, of views ``(n, views, rows)``; y ``(n, q)``, a column for every question.
 
     ``places`` are the coordinates of samples along their axis ``name``: their numbers, where data have no others.
+    Samples without a score, ``n_skipped`` of them, are not among them.
     """
 
     values: Array
     y: Array | None
     places: NDArray[Any]
     name: str
+    n_skipped: int = 0
 
 
 def scores_of(result: Result, scores: Any, y: Any) -> Scores | None:
@@ -399,19 +402,24 @@ def scores_of(result: Result, scores: Any, y: Any) -> Scores | None:
     rows = len(result.components)
     if values.ndim not in (2, 3) or values.shape[-1] != rows:
         raise SampleError(f"scores must have shape (n, {rows}), as transform gives, got {values.shape}.")
+    scored = np.isfinite(values).reshape(len(values), -1).all(axis=1)
+    n_skipped = int(np.sum(~scored))
+    if n_skipped and not scored.any():
+        raise SampleError(f"scores are NaN or Inf for all {len(values)} samples: give samples that have a score.")
     name = "sample"
     places: NDArray[Any] = np.arange(len(values))
     if hasattr(scores, "dims") and hasattr(scores, "coords"):  # of xarray, as transform gives them
         name = str(scores.dims[0])
         given = np.asarray(scores.coords[name]) if name in scores.coords else places
         places = given if given.dtype.kind in "fiuM" else places
+    y, _ = aligned("y", y, labels_of_rows(scores))
     told = None if y is None else np.asarray(y)
     if told is None:
-        return Scores(values, None, places, name)
+        return Scores(values[scored], None, places[scored], name, n_skipped)
     if told.ndim not in (1, 2) or len(told) != len(values):
         raise SampleError(f"y must have a number or label for every sample, ({len(values)},), got {np.shape(y)}.")
     told = told[:, None] if told.ndim == 1 else told
-    return Scores(values, told, places, name)
+    return Scores(values[scored], told[scored], places[scored], name, n_skipped)
 
 
 def _scores_picture(result: Result, c: int, each: Scores) -> Picture:
@@ -425,6 +433,10 @@ def _scores_picture(result: Result, c: int, each: Scores) -> Picture:
         note = "The score of a sample is its contraction with the vectors."
     else:
         note = "Scores over y." if labels is None else "Scores by label; diamonds are means, with two standard errors."
+    if each.n_skipped:
+        note += f" {count(each.n_skipped, 'sample has', 'samples have')} no score, for NaN or Inf."
+    if n > SAMPLES:
+        note += f" {SAMPLES:,} of {n:,} samples are drawn."
     whole = scores if scores.ndim == 1 else scores.prod(axis=1)
     groups = {"all samples": whole}
     groups |= {} if labels is None else {str(name): whole[labels == name] for name in np.unique(labels)}
@@ -432,7 +444,7 @@ def _scores_picture(result: Result, c: int, each: Scores) -> Picture:
     return Picture(
         "Scores",
         f"Scores of {n} samples on {title_of(result, c)}.",
-        note + (f" {SAMPLES:,} of {n:,} samples are drawn." if n > SAMPLES else ""),
+        note,
         (("samples", "number", "mean score", "standard error"), rows),
         partial(_draw_scores, result=result, c=c, scores=scores, y=y if labels is None else labels, each=each),
     )

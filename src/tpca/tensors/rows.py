@@ -84,3 +84,8 @@ class BatchLists(Accumulator):
 def scores(batch: RowsBatch, weights: Sequence[Array], means: Sequence[Array]) -> list[NDArray[Any]]:
     """Scores ``(n, c)`` of every view by weights ``(c, d_i)``; ``means`` are subtracted from the columns first."""
     return [(x - mean) @ w.T.astype(x.dtype) for x, w, mean in zip(batch.views, weights, means, strict=True)]
+
+
+def placed_scores(batch: RowsBatch, weights: Sequence[Array], means: Sequence[Array]) -> list[NDArray[Any]]:
+    """The scores of every view, and behind them the numbers ``(n,)`` of the rows."""
+    return [*scores(batch, weights, means), batch.places]
