@@ -250,7 +250,7 @@ def test_a_full_disk_leaves_the_result_before(step, tmp_path, fits, monkeypatch)
         ({"settings": {"confidence": 2}}, r"`float` < 1.0 - at `\$.confidence`"),
         ({"verdict": "maybe"}, r"'maybe' - at `\$.verdict`"),
         ({"format": "another"}, r"'another' - at `\$.format`"),
-        ({"labels": {"7": ["a"]}}, "modes go from 0 to 2"),
+        ({"labels": {"7": ["a"]}}, "axes go from 0 to 2"),
         ({"labels": {"0": ["a"]}}, "a list of 4 names, got 1"),
     ],
 )

@@ -74,7 +74,7 @@ class Labels:
         for own, theirs in zip(self.axes, other.axes, strict=True):
             if own.name and theirs.name and own.name != theirs.name:
                 theirs_named, own_named = (", ".join(map(repr, one.modes)) for one in (other, self))
-                return f"their modes are {theirs_named}, expected {own_named}"
+                return f"their axes are {theirs_named}, expected {own_named}"
             if own.coords is None or theirs.coords is None:
                 continue
             if own.coords.dtype.kind in "fiu" and theirs.coords.dtype.kind in "fiu":
@@ -119,7 +119,7 @@ def labels_of(axes: Sequence[Axis], what: str) -> Labels | None:
             twice = int(np.argmax(counts > 1))
             both = ", ".join(map(str, np.flatnonzero(places == twice)[:2]))
             raise StreamError(
-                f"coordinates of a mode must differ, got {as_text(values[twice])!r} {counts[twice]} times along "
+                f"coordinates of an axis must differ, got {as_text(values[twice])!r} {counts[twice]} times along "
                 f"{axis.name!r} of {what} (entries {both}); rename one, or leave the coordinate out "
                 f"(DataArray.drop_vars({axis.name!r}))."
             )
@@ -149,6 +149,7 @@ def read_labels(path: Path, dims: Sequence[int]) -> Labels:
     with reading(f"cannot read labels from {str(path)!r}", "give a JSON file"):
         check_regular(path, JSON_BYTES)
         found = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(found, ensure_ascii=False).encode()  # escapes can spell what is no text
     return parse_labels(found, dims, str(path))
 
 
@@ -161,7 +162,7 @@ def parse_labels(found: Any, dims: Sequence[int], where: str = "labels") -> Labe
         if key == "sample":
             continue
         if key not in map(str, range(len(dims))):
-            raise StreamError(f"{where!r} names mode {key!r}; modes go from 0 to {len(dims) - 1}.")
+            raise StreamError(f"{where!r} names axis {key!r}; axes go from 0 to {len(dims) - 1}.")
         mode, told = int(key), value if isinstance(value, dict) else {"entries": value}
         name, entries, dtype = told.get("name"), told.get("entries"), told.get("dtype")
         axes[mode] = Axis("" if name is None else str(name))
@@ -169,8 +170,8 @@ def parse_labels(found: Any, dims: Sequence[int], where: str = "labels") -> Labe
             continue
         if not isinstance(entries, list) or len(entries) != dims[mode]:
             count = len(entries) if isinstance(entries, list) else type(entries).__name__
-            raise StreamError(f"{where!r} must give mode {mode} a list of {dims[mode]} names, got {count}.")
-        with reading(f"{where!r} gives mode {mode} entries that cannot be used", "give names or numbers"):
+            raise StreamError(f"{where!r} must give axis {mode} a list of {dims[mode]} names, got {count}.")
+        with reading(f"{where!r} gives axis {mode} entries that cannot be used", "give names or numbers"):
             if dtype is None:
                 numbers = all(type(entry) in (int, float) for entry in entries)
                 coords = np.array(entries, dtype=np.float64) if numbers else np.array([str(one) for one in entries])

@@ -123,6 +123,19 @@ def test_samples_that_are_numbers_or_times_are_sorted_and_text_is_not(form, miss
     assert list(stream.labels.samples) == list(words)
 
 
+@pytest.mark.parametrize("form", ["data frame", "parquet"])
+@pytest.mark.parametrize("column", ["trial", "time"])
+def test_durations_are_sorted_as_times_are(column, form, tmp_path):
+    table = frame(times=[3.0, 1.0, 2.0, 8.0])
+    expected = X[:, :, [1, 2, 0, 3]]
+    seconds = table[column]
+    table[column] = pd.to_timedelta(seconds, "s")
+    stream = open_stream(FORMS[form](table, tmp_path), **COLUMNS)
+    np.testing.assert_array_equal(values(stream), expected)
+    names = stream.labels.samples if column == "trial" else stream.labels.axes[1].coords
+    np.testing.assert_array_equal(names / np.timedelta64(1, "s"), np.unique(seconds))
+
+
 def test_sparse_samples_of_a_parquet_file_are_sorted_and_errors_name_rows_of_the_file(tmp_path):
     rng = np.random.default_rng(2)
     counts = np.where(rng.random((40, 12, 15)) < 0.02, rng.integers(1, 9, (40, 12, 15)), 0.0)
@@ -208,12 +221,12 @@ def again(table, place):
         (lambda t: t.assign(gene=t["gene"].where(t.index != 7)), {}, r"row 7 of .* has no gene; fill column 'gene'"),
         (lambda t: t, {"value": "note"}, r"row 0 of .* has note 'x', expected a number; convert column 'note'"),
         (lambda t: t, {"sample": "who"}, r"has no column 'who'; its columns are 'count', 'gene', 'note', 'time'"),
-        (lambda t: t, {"modes": ["gene"]}, "at least two modes must be different columns"),
-        (lambda t: t, {"modes": ["gene", "gene"]}, "at least two modes must be different columns"),
-        (lambda t: t, {"modes": "gene"}, "modes must be a list of columns"),
+        (lambda t: t, {"modes": ["gene"]}, "two or more axes, modes=, must differ"),
+        (lambda t: t, {"modes": ["gene", "gene"]}, "two or more axes, modes=, must differ"),
+        (lambda t: t, {"modes": "gene"}, "modes= must be a list of columns"),
         (lambda t: t, {"modes": {"gene": ["a", "a"], "time": None}}, "levels of 'gene' must differ"),
         (lambda t: t, {"missing": "drop"}, 'missing must be "raise", "zero" or "nan", got \'drop\''),
-        (lambda t: t, {"sample_dim": "trial"}, "sample_dim='trial' is for arrays; .* in sample="),
+        (lambda t: t, {"dim": "trial"}, "dim='trial' is for arrays; .* in sample="),
         (lambda t: t[:0], {}, "has no rows"),
     ],
 )  # fmt: skip

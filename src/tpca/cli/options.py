@@ -242,7 +242,7 @@ def opened(path: str, params: Params, **more: Any) -> Any:
     """A stream over a file that is laid out as some options say."""
     from tpca.data import open_stream
 
-    how = {("sample_dim" if name == "dim" else name): params[name] for name in LAYOUT}
+    how = {name: params[name] for name in LAYOUT}
     return open_stream(path, **how, **more)
 
 

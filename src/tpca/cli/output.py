@@ -10,10 +10,11 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tpca.cli.streams import say
 from tpca.errors import OutputError, StreamError, TpcaError, one_line
 from tpca.files import check_folder, check_replaceable
 from tpca.wording import printable
@@ -29,26 +30,53 @@ def put_json(value: Any) -> None:
     """One JSON document on standard output; NaN and infinity, which JSON does not have, become null."""
     import msgspec
 
-    sys.stdout.write(msgspec.json.encode(value, enc_hook=lambda one: one.tolist()).decode() + "\n")
+    text = msgspec.json.encode(value, enc_hook=lambda one: one.tolist()).decode()
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = json.dumps(json.loads(text))  # escapes that are JSON
+    sys.stdout.write(text + "\n")
 
 
-def put(text: str, stream: Any = None) -> None:
-    """Lines on standard output, or on another stream; names from outside cannot redraw the screen."""
-    (stream or sys.stdout).write("".join(f"{printable(line)}\n" for line in text.split("\n")))
+def put(text: str) -> None:
+    """Lines on standard output; names from outside cannot redraw the screen."""
+    sys.stdout.write(_printable_lines(text))
 
 
 def note(text: str) -> None:
     """Lines on standard error, beside the answer."""
-    put(text, sys.stderr)
+    say(_printable_lines(text))
+
+
+def _printable_lines(text: str) -> str:
+    return "".join(f"{printable(line)}\n" for line in text.split("\n"))
+
+
+def check_text(params: Mapping[str, Any]) -> None:
+    """Refuse names that are not UTF-8, which no result can hold."""
+    for value in params.values():
+        for word in value if isinstance(value, list) else [value]:
+            try:
+                str(word if isinstance(word, str) else "").encode()
+            except UnicodeEncodeError:
+                raise StreamError(
+                    f"{word!r} is not UTF-8, and a result could not hold that name; rename the file, or give a link to "
+                    "it."
+                ) from None
 
 
 def check_page(path: Path, overwrite: bool, made: Path | None = None, data: Iterable[Any] = ()) -> None:
-    """Refuse a place for a report where somebody's file is, or one of the ``data`` (``FILE::array`` as well)."""
-    from tpca.report.page import PAGE
+    """Refuse a place for a report where somebody's file is, or one of the ``data`` (``FILE::array`` as well).
+
+    Say as well what a page needs and is missing.
+    """
+    from tpca.report.page import PAGE, check_installed
 
     check_place(path, file=True, made=made)
     places = [str(place).partition("::")[0] for place in data if place is not None]
     check_replaceable(path, PAGE, overwrite, places)
+    check_installed()
 
 
 def check_place(path: Path, file: bool = False, made: Path | None = None) -> None:

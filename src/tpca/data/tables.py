@@ -70,16 +70,18 @@ def columns_of(sample: Any, modes: Any, value: Any, missing: Any) -> Columns | N
     given = {"sample": sample, "modes": modes, "value": value}
     if all(one is None for one in given.values()):
         if missing != "raise":
-            raise StreamError(f"missing={missing!r} is for long tables; give sample, modes and value, or leave it out.")
+            raise StreamError(
+                f"missing={missing!r} is for long tables; give sample=, modes= and value=, or leave it out."
+            )
         return None
     if lacking := [name for name, one in given.items() if one is None]:
-        raise StreamError(f"a long table needs sample, modes and value; {', '.join(lacking)} was not given.")
+        raise StreamError(f"a long table needs sample=, modes= and value=; {', '.join(lacking)} was not given.")
     if isinstance(modes, str):
-        raise StreamError(f"modes must be a list of columns, or a dict of their levels, got {modes!r}; give a list.")
+        raise StreamError(f"modes= must be a list of columns, or a dict of their levels, got {modes!r}; give a list.")
     named = dict(modes) if isinstance(modes, Mapping) else dict.fromkeys(modes)
     if len(named) < 2 or len({sample, value, *named}) != len(list(modes)) + 2:
         raise StreamError(
-            f"sample, value and at least two modes must be different columns, got sample={sample!r}, "
+            f"sample=, value= and the columns of two or more axes, modes=, must differ, got sample={sample!r}, "
             f"modes={list(modes)!r}, value={value!r}."
         )
     return Columns(str(sample), named, str(value), missing)
@@ -123,15 +125,27 @@ def _loaded(source: Any) -> Any:
 
 
 def plain(column: Any) -> Any:
-    """A column in one piece, categories as what they stand for."""
+    """A column in one piece, categories as what they stand for, UUIDs as text, other named types as what they store."""
     arrow = arrow_package()
     whole = arrow.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)
-    return whole.cast(whole.type.value_type) if arrow.types.is_dictionary(whole.type) else whole
+    if arrow.types.is_dictionary(whole.type):
+        whole = whole.cast(whole.type.value_type)
+    extension = getattr(whole.type, "extension_name", "")
+    if extension == "arrow.uuid":
+        return arrow.array([None if one is None else str(one) for one in whole.to_pylist()], arrow.string())
+    return whole.storage if extension else whole
 
 
-def coded(column: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Numbers of the values of a column, −1 where there is none, and the values."""
-    encoded = plain(column).dictionary_encode()
+def coded(column: Any, name: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Numbers of the values of the column ``name``, −1 where there is none, and the values."""
+    arrow = arrow_package()
+    try:
+        encoded = plain(column).dictionary_encode()
+    except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError):
+        raise StreamError(
+            f"column {name!r} holds {column.type}, expected text, numbers or times, one in every row; convert it "
+            "first, or name another column."
+        ) from None
     values = encoded.dictionary.to_numpy(zero_copy_only=False)
     if not all(isinstance(one, str) for one in values[:1]):  # texts stay as they are: one may be long
         values = as_coords(values)
@@ -186,7 +200,7 @@ class Table:
                 found = f"{count} columns" if count else "no column"
                 raise StreamError(f"{self.name} has {found} {column!r}; its columns are {listed(names)}.")
         if not self.shared:
-            codes, values = coded(self._table.column(columns.sample))
+            codes, values = coded(self._table.column(columns.sample), columns.sample)
             if values.dtype.kind in SORTED_KINDS and len(values):
                 rank = np.argsort(np.argsort(values, kind="stable"))
                 codes = np.where(codes < 0, codes, rank[codes])
@@ -210,7 +224,9 @@ class Table:
         self.dims = tuple(map(len, self.levels.values()))
         self.size = math.prod(self.dims)
         if self.size > LARGEST:
-            raise StreamError(f"{self.name} has {self.dims} levels, more cells than can be numbered; leave a mode out.")
+            raise StreamError(
+                f"{self.name} has {self.dims} levels, more cells than there are numbers; leave an axis out."
+            )
         self._held: tuple[int, NDArray[np.int64], NDArray[np.float64]] | None = None
 
     def _parquet(self) -> Any:
@@ -266,9 +282,9 @@ class Table:
 
     def _codes(self, part: Any, place: int, first: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """Numbers and values of a column of a piece, whose first row is number ``first``."""
-        codes, values = coded(part.column(place))
+        name = self.columns.keys[place]
+        codes, values = coded(part.column(place), name)
         if len(codes) and codes.min() < 0:
-            name = self.columns.keys[place]
             raise SampleError(
                 f"{self.row(first + int(np.argmin(codes)))} has no {name}; fill column {name!r}, or take such rows out."
             )
@@ -498,7 +514,7 @@ def number_table(source: Any) -> Source:
         what, name, command = f"a {type(source).__name__}", "df", ""
     raise StreamError(
         f"{what} is a table with columns {_several(list(map(str, names)))}, and a sample is an array: say which "
-        "columns are the sample, the modes (axes of a sample) and the value, "
+        "columns are the sample, its axes and the value, "
         f"tpca.open_stream({name}, sample=..., modes=[..., ...], value=...){command}, and fit that. A table of numbers "
         "alone is taken as one sample a row (df.select_dtypes('number')); samples with several axes are given as an "
         "array: df.to_numpy().reshape(n, d_1, ..., d_k)."

@@ -171,6 +171,8 @@ class Lines:
 
     def __call__(self, record: dict[str, Any]) -> None:
         """Tell what the record of a round says."""
+        if "flips" in record:
+            return
         samples = int(record["samples"])
         if samples < self._next:
             return

@@ -27,7 +27,7 @@ from tpca.solvers.estimate import Component, Estimate, Verdict
 from tpca.solvers.least_squares.solver import LeastSquares
 from tpca.solvers.options import OPTIONS, same
 from tpca.solvers.race.run import RaceSolver
-from tpca.solvers.run import Feed
+from tpca.solvers.run import Feed, checked_batches
 from tpca.tensors.blocks import Array
 from tpca.tensors.namespaces import is_device_array, namespace, to_device
 
@@ -73,9 +73,9 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
 
     Attributes
     ----------
-    components_ : list of arrays ``(rows, d_m)``, one per mode
+    components_ : list of arrays ``(rows, d_m)``, one per axis
         Unit vectors, the strongest component first; of q covariates, ``n_components`` rows for each (``effects_``).
-        The largest entry of every vector is positive, but for the last mode, which takes the sign that is left.
+        The largest entry of every vector is positive, but for the last axis, which takes the sign that is left.
     strengths_, strength_intervals_ : arrays ``(rows,)``, ``(rows, 2)``
         Strength of every component, without the bias of a fit, and its confidence interval.
     standard_errors_ : list of arrays like ``components_``, of every entry; NaN where a method has none
@@ -198,7 +198,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
             A folder.  A fit that was stopped goes on from what is there, if data and options are the same.
         """
         seed = seed_from(self.random_state, checkpoint)
-        data = opened(X, None, nan_policy=self.nan_policy, sample_dim=dim)
+        data = opened(X, None, nan_policy=self.nan_policy, dim=dim)
         if is_epochs(X) and self.target == "effect":
             y = labels_of_epochs(X, y)
         known = {"y": y, "nuisance": nuisance, "sample_weight": sample_weight, "groups": groups}
@@ -252,44 +252,68 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         The attributes say what is known so far, worked out when they are looked at.  Look once: each further look at a
         test is another chance of a false alarm (``solver="race"`` may be looked at after every batch).  Labels need
         ``classes`` in the first call, as in scikit-learn.
+
+        A batch counts whole or not at all.  Ctrl-C waits for the end of a batch and is then a
+        :class:`~tpca.errors.RunInterrupted` that says so.  After an error in the middle of one, or a second Ctrl-C, the
+        estimator refuses to go on; ``fit`` starts afresh.
         """
         feed: Feed | None = getattr(self, "_feed", None)
-        batches = handed(X, None if feed is None else feed.engine.dims, self.nan_policy)
-        batches = batches if self.preprocess is None else preprocessed_data(batches, self.preprocess)
+        dims = None if feed is None else feed.engine.dims
+        if feed is not None:
+            feed.check_whole()
+        stream = handed(X, dims, self.nan_policy)
+        stream = stream if self.preprocess is None else preprocessed_data(stream, self.preprocess)
+        if feed is not None:
+            self._check_like_before(feed, stream)
+        batches = checked_batches(stream)
+        n_samples = sum(len(batch) + batch.dropped for batch in batches)
         before: Design | None = getattr(self, "_design", None) if feed is not None else None
         labels = tuple(sorted(str(one) for one in classes)) if classes is not None else ()
         known = {"y": y if self.target == "effect" else None, "nuisance": nuisance}
         known |= {"sample_weight": sample_weight, "groups": groups}
-        known, _ = aligned_with(labels_of_samples(X, batches.labels), **known)
-        design = read_design(self.target, batches.length, **known, like=before, labels=labels, part=True)
+        known, _ = aligned_with(labels_of_samples(X, stream.labels), **known)
+        design = read_design(self.target, n_samples, **known, like=before, labels=labels, part=True)
+        design = design if before is None else before.followed_by(design)
+        is_first = feed is None
         if feed is None:
-            solver = self._solver(batches, design, {"random_state": seed_from(self.random_state)}, pushed=True)
-            if not hasattr(solver, "start"):
-                raise SolverError(f"partial_fit needs solver='least_squares', 'race' or 'auto', got {self.solver!r}.")
-            start = solver.start
-            if isinstance(solver, LeastSquares):
-                start = functools.partial(start, design=design, pushed=True)
-            feed = Feed(start, batches.dims, without_samples(batches.labels), batches.partial)
-            self._form, self._looks = form_of(batches), 0
-        else:
-            if batches.dims != feed.engine.dims:
-                raise SampleError(
-                    f"samples must have shape {feed.engine.dims} as in the first batch, got {batches.dims}; call fit "
-                    "to start afresh."
-                )
-            check_labels(feed.engine.labels, batches.labels, "as in the first batch")
-            if form_of(batches) != self._form:
-                raise SampleError(
-                    f"all batches share one dtype and one form, expected {self._form}, got {form_of(batches)}; convert "
-                    "them to one."
-                )
-            design = design if before is None else before.followed_by(design)
-            feed.know(design)
-        feed.take(batches)
-        self._feed, self._design, self._result = feed, design, None
-        self.shape_in_, self._dim = batches.dims, None
-        self.n_features_in_ = math.prod(batches.dims)
+            feed = self._new_feed(stream, design)
+        with feed.whole_batch():
+            if not is_first:
+                feed.know(design)
+            feed.take(batches)
+            self._feed = feed
+            self._design = design
+            self._result = None
+            self._dim = None
+            self.shape_in_ = stream.dims
+            self.n_features_in_ = math.prod(stream.dims)
         return self
+
+    def _new_feed(self, stream: Stream, design: Design) -> Feed:
+        """A run that takes batches like those of the stream, the first ones."""
+        solver = self._solver(stream, design, {"random_state": seed_from(self.random_state)}, pushed=True)
+        if not hasattr(solver, "start"):
+            raise SolverError(f"partial_fit needs solver='least_squares', 'race' or 'auto', got {self.solver!r}.")
+        start = solver.start
+        if isinstance(solver, LeastSquares):
+            start = functools.partial(start, design=design, pushed=True)
+        self._form = form_of(stream)
+        self._looks = 0
+        return Feed(start, stream.dims, without_samples(stream.labels), stream.partial)
+
+    def _check_like_before(self, feed: Feed, stream: Stream) -> None:
+        """Refuse batches that are not like those before."""
+        if stream.dims != feed.engine.dims:
+            raise SampleError(
+                f"samples must have shape {feed.engine.dims} as in the first batch, got {stream.dims}; call fit "
+                "to start afresh."
+            )
+        check_labels(feed.engine.labels, stream.labels, "as in the first batch")
+        if form_of(stream) != self._form:
+            raise SampleError(
+                f"all batches share one dtype and one form, expected {self._form}, got {form_of(stream)}; convert "
+                "them to one."
+            )
 
     def _solver(self, data: Data, design: Design, known: dict[str, Any], pushed: bool = False) -> Any:
         """The solver for these samples, which takes what is known of them; says which, and why."""
@@ -323,10 +347,12 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         """All that is known, to save, show and draw; of samples that are handed in, worked out when it is looked at."""
         if not hasattr(self, "shape_in_"):
             raise not_fitted(self)
+        if self._feed is not None:
+            self._feed.check_whole()
         if self._result is None:
             assert self._feed is not None
-            self._looks += 1
             self._result = self._result_of(self._feed.estimate())
+            self._looks += 1
             if self._looks > 1 and self.solver_ == LeastSquares.name:
                 level = (1 - self.confidence) / self._looks
                 self._result.advice.append(
@@ -387,7 +413,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
 
     @property
     def observed_rates_(self) -> list[Array]:
-        """Share of the entries of every slice that was observed, ``(d_m,)`` for every mode m."""
+        """Share of the entries of every slice that was observed, ``(d_m,)`` for every axis m."""
         return self.result_.observed or [np.ones(d) for d in self.shape_in_]
 
     # What samples show ------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tpca.data.alignment import aligned, labels_of_rows
 from tpca.errors import SampleError
-from tpca.report.style import COLOURS, INK, pyplot, settings
+from tpca.report.style import COLOURS, INK, pyplot, settings, unusable_backend
 from tpca.report.words import about, effect_of, headline, strength_of, title_of
 from tpca.tensors.blocks import Array
 from tpca.wording import count, number, percent, printable
@@ -76,7 +76,10 @@ def overview(result: Result, scores: Any = None, y: Any = None, pair: Sequence[s
     verdict = textwrap.fill(headline(result), 36 * columns)
     height = PANEL[1] * (lines * len(rows) + ends) + 0.3 + 0.2 * len(verdict.splitlines())
     with plt.rc_context(figure_settings()):
-        figure = plt.figure(figsize=(PANEL[0] * columns, height), layout="constrained")
+        try:
+            figure = plt.figure(figsize=(PANEL[0] * columns, height), layout="constrained")
+        except ImportError as error:
+            raise unusable_backend(error) from error
         grid = figure.add_gridspec(lines * len(rows) + ends, columns)
         figure.suptitle(verdict, x=0.01, ha="left", size=11, weight="bold")
         for c, pictures in enumerate(rows):

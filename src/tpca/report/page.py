@@ -40,6 +40,12 @@ PAGE = Kind("a report of tpca", b"<!doctype html>\n<!-- tpca report -->")  # as 
 PAINTS = {colour.lower(): f"var(--c{i})" for i, colour in enumerate(COLOURS)} | {INK: "currentColor"}
 
 
+def check_installed() -> None:
+    """Say before the work what a page needs and is missing."""
+    pyplot()
+    _template("page.html")
+
+
 def write_page(path: Path, result: Result, scores: Any = None, y: Any = None, overwrite: bool = False) -> Path:
     """Write the report, whole or not at all; returns its path.  Another file there goes only with ``overwrite``."""
     check_folder(path)

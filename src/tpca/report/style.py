@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tpca.errors import OutputError, TpcaError
+from tpca.errors import OutputError, TpcaError, one_line
 from tpca.files import Kind, replacing
 
 # Okabe–Ito without black and yellow, which vanish on dark or light ground.
@@ -24,7 +25,18 @@ def pyplot() -> Any:
         from matplotlib import pyplot as plt
     except ImportError as error:
         raise TpcaError('a figure needs matplotlib; install it with: pip install "tpca[plots]"') from error
+    except ValueError as error:
+        raise unusable_backend(error) from error
     return plt
+
+
+def unusable_backend(cause: Exception) -> OutputError:
+    """The error where matplotlib cannot draw with the backend that the environment names."""
+    name = os.environ.get("MPLBACKEND")
+    return OutputError(
+        f"matplotlib cannot draw with the backend MPLBACKEND={name!r} ({one_line(cause)}); unset MPLBACKEND, or set it "
+        "to Agg."
+    )
 
 
 def settings() -> dict[str, Any]:

@@ -16,6 +16,7 @@ by once the second moment of all entries is kept, where it fits.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ from scipy.special import ndtri
 from tpca.checkpoint import kept
 from tpca.engines import Data
 from tpca.errors import MemoryBudgetError, StreamError
-from tpca.inference.flips import own_order, p_values
+from tpca.inference.flips import Progress, own_order, p_values
 from tpca.inference.scatter import half_agreements, slope, unit_halves
 from tpca.randomness import generator
 from tpca.solvers.estimate import Component, Estimate, StopReason
@@ -199,7 +200,7 @@ def components_of(
 # Test and errors ------------------------------------------------------------------------------------------------------
 
 
-def sign_test(Z: Array, n_resamples: int, rng: np.random.Generator) -> Array:
+def sign_test(Z: Array, n_resamples: int, rng: np.random.Generator, progress: Progress | None = None) -> Array:
     """About the largest variance of rows, and after it those of rows whose entries have random signs.
 
     All by the same few steps: of the power method, then sweeps.
@@ -214,6 +215,8 @@ def sign_test(Z: Array, n_resamples: int, rng: np.random.Generator) -> Array:
             x = x / max(float(np.linalg.norm(x)), 1e-300)
         start = [v[0] for v in fits(x.reshape(1, *Z.shape[1:]))[0]]
         ((_, values[number]),) = components_of(rows, 1, [start], FLIP_SWEEPS)
+        if progress is not None:
+            progress(number + 1, 1 + n_resamples)
     values[1:] *= len(Z) / (len(Z) - 1)
     return values
 
@@ -438,7 +441,7 @@ class VariationRun(Run):
         nulls, least, patterns = [], 0.0, [vectors for vectors, _ in self._found]
         for c in range(len(p)):
             Z = without(rows.reshape(used, -1), orthonormal(patterns[:c], self._entries)).reshape(rows.shape)
-            nulls.append(sign_test(Z, asked, rng))
+            nulls.append(sign_test(Z, asked, rng, functools.partial(self.tell_flips, n)))
             p[c] = least = max(float(p_values(nulls[c])[0]), least)
 
         def fitted(some: Any) -> list[list[Array]]:

@@ -58,14 +58,14 @@ def checked_parts(item: Any, j: int) -> tuple[Indices, NDArray[Any], tuple[int, 
     coords, values, shape = item
     dims, places, entries = tuple(int(d) for d in shape), np.asarray(coords), np.asarray(values)
     if len(dims) < 2:
-        raise SampleError(f"samples must have at least 2 modes, got shape {dims} at sample {j}; vectors are averaged.")
+        raise SampleError(f"samples must have at least 2 axes, got shape {dims} at sample {j}; vectors are averaged.")
     if entries.dtype.kind not in "fiub":
         raise SampleError(
             f"samples must be real numbers, got dtype {entries.dtype} at sample {j}; convert them to float first."
         )
     if entries.ndim != 1 or places.shape != (len(dims), entries.size):
         raise SampleError(
-            f"coords must have shape (modes, entries) = ({len(dims)}, {entries.size}), got {places.shape} with "
+            f"coords must have shape (axes, entries) = ({len(dims)}, {entries.size}), got {places.shape} with "
             f"values of shape {entries.shape} at sample {j}; give one column of coords per value."
         )
     if places.dtype.kind not in "iu" and places.size:

@@ -142,7 +142,7 @@ def conclusion_of(run: LeastSquaresRun, number: int, answer: Answer, flips: Sign
     agreements = np.full(count, math.nan)
     loud = None
     if not flips.why_not:
-        entries = entry_p_values(parts.C, flips.signs, flips.scale, flips.chunk)
+        entries = entry_p_values(parts.C, flips.signs, flips.scale, flips.chunk, flips.progress)
         if parts.stacked:
             entries = np.fmin.reduce(entries, axis=0)
         versions = Versions(run, answer, flips)

@@ -17,7 +17,7 @@ import numpy as np
 
 from tpca.errors import StreamError
 from tpca.inference.design import Design, Indices
-from tpca.inference.flips import draw_signs, least_p, own_order, p_values, resampled, usual_resamples
+from tpca.inference.flips import Progress, draw_signs, least_p, own_order, p_values, resampled, usual_resamples
 from tpca.inference.scatter import Tangents, slopes
 from tpca.inference.units import Contributions, Dependence, by_pieces, dependence
 from tpca.inference.whitening import Whitening, learn_whitening, longest_within, sphere
@@ -56,11 +56,12 @@ class SignTests:
     dependence: Dependence
     chunk: int
     why_not: str
+    progress: Progress | None = None
     later: dict[int, Test] = field(default_factory=dict)
 
     def of_versions(self, versions: Iterable[Array]) -> tuple[Array, Array]:
         """Statistics of several versions of the contributions, and the p-value of each adjusted for the others."""
-        return resampled(versions, rank_one_lengths, self.signs, self.scale, self.chunk)
+        return resampled(versions, rank_one_lengths, self.signs, self.scale, self.chunk, self.progress)
 
     def of_plain(self) -> float:
         """The p-value of any component by the plain statistic alone."""
@@ -83,7 +84,7 @@ class SignTests:
             vectors, lengths = fits(stack)
             return joint_gains(vectors, lengths, space)
 
-        values, (p,) = resampled([remainder], gains, self.signs, self.scale, self.chunk)
+        values, (p,) = resampled([remainder], gains, self.signs, self.scale, self.chunk, self.progress)
         return Test(float(p), values[0])
 
 
@@ -93,9 +94,15 @@ def rank_one_lengths(stack: Array) -> Array:
 
 
 def sign_tests(
-    contributions: Contributions, whitened: Array, leading: Sequence[Array], solver: Any, design: Design, chunk: int,
+    contributions: Contributions,
+    whitened: Array,
+    leading: Sequence[Array],
+    solver: Any,
+    design: Design,
     rng: np.random.Generator,
-) -> SignTests:  # fmt: skip
+    chunk: int,
+    progress: Progress | None,
+) -> SignTests:
     """Draw the flips of one question, whose first component has the vectors ``leading``."""
     grouped = design.groups is not None
     found_dependence = Dependence()
@@ -112,7 +119,7 @@ def sign_tests(
     scale = contributions.scales(signs, found_dependence.enlarged)
     unit_name = "groups" if grouped else "independent units of samples"
     why_not = why_untestable(unit_count, unit_name, n_resamples, solver.confidence, found_dependence)
-    return SignTests(whitened, order, signs, scale, found_dependence, chunk, why_not)
+    return SignTests(whitened, order, signs, scale, found_dependence, chunk, why_not, progress)
 
 
 def why_untestable(count: int, name: str, n_resamples: int, confidence: float, found_dependence: Dependence) -> str:
@@ -242,7 +249,13 @@ def joint_shares(D: Array, joint_fits: Sequence[Components], whitening: Whitenin
 
 
 def answer_question(
-    name: str, contributions: Contributions, solver: Any, design: Design, chunk: int, rng: np.random.Generator
+    name: str,
+    contributions: Contributions,
+    solver: Any,
+    design: Design,
+    rng: np.random.Generator,
+    chunk: int,
+    progress: Progress | None = None,
 ) -> tuple[Answer, SignTests]:
     """Fit the components of one question, as many as were asked for or are proven, and draw its flips.
 
@@ -261,7 +274,7 @@ def answer_question(
     further_fits = fit_ranks(D)
     joint_fits = list(itertools.islice(further_fits, 1))
     leading = answer_of(name, contributions, whitening, joint_fits, 1)
-    tests = sign_tests(contributions, C, leading.vectors[0], solver, design, chunk, rng)
+    tests = sign_tests(contributions, C, leading.vectors[0], solver, design, rng, chunk, progress)
     count = solver.n_components
     if count == "auto":
         level = 1 - solver.confidence

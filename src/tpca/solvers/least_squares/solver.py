@@ -335,10 +335,13 @@ class LeastSquaresRun(Run):
     def questions(self) -> list[tuple[Answer, SignTests]]:
         """Components and flips of every question."""
         rng = generator(self.solver.random_state, "flips")
+        progress = functools.partial(self.tell_flips, self.n)
         questions = []
         for name, interest in self.design.questions:
             contributions = Contributions(self.sums, interest, self._data.dims, self.design.stacked)
-            questions.append(answer_question(name, contributions, self.solver, self.design, self.plan.chunk, rng))
+            questions.append(
+                answer_question(name, contributions, self.solver, self.design, rng, self.plan.chunk, progress)
+            )
         return questions
 
     @property

@@ -186,7 +186,7 @@ class Limits:
         if solver.partition is not None:
             self.partition = Partition(self.dims, tuple(tuple(group) for group in solver.partition))
             if len(self.partition) != 2:
-                raise PartitionError(f"partition must have two groups of modes, got {self.partition.groups}.")
+                raise PartitionError(f"partition must have two groups of axes, got {self.partition.groups}.")
             if self.partition.sizes[0] > self.partition.sizes[1]:
                 self.partition = Partition(self.dims, self.partition.groups[::-1])
         if not isinstance(self.max_passes, str) and self.max_passes > 1 and not self.stored:
