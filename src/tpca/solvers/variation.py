@@ -30,6 +30,7 @@ from scipy.special import ndtri
 from tpca.checkpoint import kept
 from tpca.engines import Data
 from tpca.errors import MemoryBudgetError, StreamError
+from tpca.inference.design import refuse_extreme_size
 from tpca.inference.flips import own_order, p_values
 from tpca.inference.scatter import half_agreements, slope
 from tpca.randomness import generator
@@ -402,6 +403,7 @@ class VariationRun(Run):
         refuse_all_left_out(n, self._data)
         if n < 2:
             raise StreamError(f"variation needs two samples at least, got {n}; give more.")
+        refuse_extreme_size("samples", max(float(np.max(np.abs(row))) for row in rows.rows.values()))
         if rows.energy <= (1e3 * np.finfo(np.float64).eps) ** 2 * n * float(rows.mean @ rows.mean):
             raise StreamError("all samples are the same: they do not vary; give samples that differ.")
         if self._way == "rows":

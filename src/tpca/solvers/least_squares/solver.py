@@ -22,7 +22,7 @@ import numpy as np
 from tpca.checkpoint import kept
 from tpca.engines import Data, open_engine
 from tpca.errors import MemoryBudgetError, SampleError, StreamError
-from tpca.inference.design import Design
+from tpca.inference.design import Design, refuse_extreme_size
 from tpca.inference.flips import CHUNK
 from tpca.inference.scatter import LARGEST_SYSTEM, Tangents, slopes
 from tpca.inference.units import MAX_UNITS, Contributions, Units, UnitSum, UnitSums
@@ -124,6 +124,21 @@ def held_bytes(dims: Sequence[int], units: int, design: Design, partial: bool = 
     return 8 * math.prod(dims) * (units * (sums + contributions) + c + 4 * interest)
 
 
+def size_of_samples(sums: dict[int, UnitSum]) -> float:
+    """The largest entry, in size, of the mean samples of all units."""
+    size = 0.0
+    for unit in sums.values():
+        weight = float(unit.gram[0, 0])
+        if weight > 0:
+            size = max(size, largest_entry(unit.moments[0]) / weight)
+    return size
+
+
+def largest_entry(array: Array) -> float:
+    """The largest entry in size, without a copy of all."""
+    return max(float(array.max()), -float(array.min()))
+
+
 class Answer:
     """One question, answered: what units contribute to it (``parts``), and the best rank-one components of D.
 
@@ -131,8 +146,8 @@ class Answer:
     """
 
     def __init__(self, name: str, parts: Contributions, solver: Any) -> None:
-        if not np.isfinite(np.vdot(parts.C, parts.C)):
-            raise StreamError("sums of squares of the samples are not finite; divide them by some power of ten.")
+        what = "sums of samples times y" if name else "sums of samples"
+        refuse_extreme_size(what, largest_entry(parts.C))
         self.name, self.parts = name, parts
         self.whitening: Whitening | None = None
         D = parts.D
@@ -373,6 +388,7 @@ class LeastSquaresRun(Run):
     def answers(self) -> list[Answer]:
         """Contributions and components of every question."""
         design, dims = self.design, self._data.dims
+        refuse_extreme_size("samples", size_of_samples(self.sums))
         each = ((name, Contributions(self.sums, interest, dims, design.stacked)) for name, interest in design.questions)
         return [Answer(name, parts, self.solver) for name, parts in each]
 
