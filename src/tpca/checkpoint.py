@@ -29,7 +29,7 @@ from tpca import __version__
 from tpca.errors import JSON_BYTES, CheckpointError, OutputError, check_regular
 from tpca.files import checksum, clear_drafts, discard, replacing
 
-VERSION = 15  # raised whenever the attributes of a kept class, or a position, change their meaning
+VERSION = 16  # raised whenever the attributes of a kept class, or a position, change their meaning
 KEEP = 2
 STATE, ARRAYS = "tpca-state.json", "tpca-arrays.npz"
 _KEPT: dict[str, type] = {}
