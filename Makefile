@@ -70,7 +70,7 @@ notebooks: $(VENV)/.ready  ## the examples as notebooks, executed, in notebooks/
 # Every example says what it found on the way; its page in docs/gallery shows that text.
 gallery: $(VENV)/.ready  ## pictures and printed answers of the gallery and of "how it works" (some minutes)
 	@mkdir -p docs/figures/gallery
-	for e in serology gapminder_table kinetic_spectra multiview_digits oddball_contrast sensor_array order6_stream moment_ica; do \
+	for e in serology gapminder_table kinetic_spectra multiview_digits oddball_contrast sensor_array order6_stream; do \
 	  $(BIN)/python examples/$$e.py --out docs/figures/gallery/$$e.png > docs/figures/gallery/$$e.txt || exit 1; done
 	$(BIN)/python docs/_site/pictures.py --out docs/figures
 	$(BIN)/python docs/_site/fill.py
@@ -83,7 +83,7 @@ bench-cca: $(VENV)/.ready  ## TensorCCA against cca-zoo, the table of docs/views
 	$(BIN)/python benchmarks/tensor_cca.py --out benchmarks/results/tensor_cca.json
 	$(BIN)/python docs/_site/fill.py
 
-bench-claims: $(VENV)/.ready  ## claims of MomentPCA and TensorCCA where there is nothing, docs/moments.md and docs/views.md (a quarter of an hour)
+bench-claims: $(VENV)/.ready  ## claims of TensorCCA where there is nothing, docs/views.md (ten minutes)
 	$(BIN)/python benchmarks/claims.py --out benchmarks/results/claims.json
 	$(BIN)/python docs/_site/fill.py
 
@@ -102,10 +102,9 @@ race-targets: $(VENV)/.ready  ## the table of docs/race.md from fresh seeds
 	$(BIN)/python -m research table race-targets --show docs/race-targets.json
 	$(BIN)/python docs/_site/fill.py
 
-race-checks: $(VENV)/.ready  ## false alarms, coverage, memory and what whitening costs, docs/race.md
+race-checks: $(VENV)/.ready  ## false alarms, coverage and memory, docs/race.md
 	$(BIN)/python -m research table race-checks --out docs/race-checks.json
 	$(BIN)/python -m research table race-memory --out docs/race-memory.json --processes 1
-	$(BIN)/python -m research table race-whitening --out docs/race-whitening.json
 	$(BIN)/python docs/_site/fill.py
 
 noise-checks: $(VENV)/.ready  ## claims, power and coverage where noise is not white, docs/noise.md (under an hour; goes on where it was)

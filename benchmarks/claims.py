@@ -1,10 +1,10 @@
-"""How often MomentPCA and TensorCCA claim a component where there is none, at confidence 0.95.
+"""How often TensorCCA claims a component where there is none, at confidence 0.95.
 
     python benchmarks/claims.py [--out results.json] [--only KIND] [--share 0.05] [--first-seed 0]
 
-MomentPCA: rows without the moment that is asked for.  TensorCCA: views that share nothing, and views that share one
-factor where two are asked for; a factor of three views is exponential, for a symmetric one has no third moment; and
-unrelated views whose rows are not independent, or fewer than their columns.
+Views that share nothing, and views that share one factor where two are asked for; a factor of three views is
+exponential, for a symmetric one has no third moment; and unrelated views whose rows are not independent, or fewer than
+their columns.
 Rates come with an interval of 95 % (Clopper and Pearson).
 """
 
@@ -20,28 +20,6 @@ import numpy as np
 import tpca
 from research.studies.estimates import rate_interval
 
-MIXING = np.random.default_rng(0).standard_normal((10, 10))
-
-
-def gaussian(n, d):
-    return lambda rng: rng.standard_normal((n, d)) @ MIXING[:d, :d]
-
-
-# What is asked for, the rows, options, and how many fits.
-MOMENTS = {
-    "order 3, 300 x 4, three components": (gaussian(300, 4), {"order": 3, "n_components": 3}, 2000),
-    "order 4, 300 x 4, three components": (gaussian(300, 4), {"order": 4, "n_components": 3}, 2000),
-    "order 3, 100 x 2, two components": (gaussian(100, 2), {"order": 3, "n_components": 2}, 2000),
-    "order 4, 100 x 2, two components": (gaussian(100, 2), {"order": 4, "n_components": 2}, 2000),
-    "order 3, 1000 x 10, one component": (gaussian(1000, 10), {"order": 3, "n_components": 1}, 500),
-    "order 4, 1000 x 10, one component": (gaussian(1000, 10), {"order": 4, "n_components": 1}, 500),
-    "order 4, 300 x 4, `whiten_rank=2`": (gaussian(300, 4), {"order": 4, "whiten_rank": 2, "n_components": 2}, 500),
-    "order 3, 300 x 3, Student's t, 5 degrees": (
-        lambda rng: rng.standard_t(5, (300, 3)),
-        {"order": 3, "n_components": 2},
-        500,
-    ),
-}
 VIEWS = (2, 3, 4)
 ROWS, COLUMNS, FACTOR, FITS = 500, 6, 2.0, 200
 
@@ -83,15 +61,6 @@ DEPENDENT = {
 
 def cases():
     """Kind, name, number of fits, and whether a fit to a draw claims a component that is not there."""
-    for name, (make, options, runs) in MOMENTS.items():
-        yield (
-            "moments",
-            name,
-            runs,
-            lambda seed, rng, make=make, options=options: (
-                tpca.MomentPCA(random_state=seed, **options).fit(make(rng)).found_
-            ),
-        )
     for asked, strength, told in ((1, 0.0, "none, one"), (2, FACTOR, "one factor, two")):
         for order in VIEWS:
             yield (
@@ -140,7 +109,7 @@ def table(stored, of):
     return lines
 
 
-KINDS = ("moments", "views", "dependent")
+KINDS = ("views", "dependent")
 TABLES = {of: (lambda stored, of=of: table(stored, of)) for of in KINDS}
 
 

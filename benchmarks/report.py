@@ -104,7 +104,7 @@ def draw(stored: dict) -> None:
         axes.set_yticks(range(len(rows)), [f"{row['job']}\nover {row['reference']}" for row in rows], fontsize=7)
         axes.set_ylim(len(rows) - 0.4, -0.6)
         figure.legend(loc="outside upper right", ncols=4, fontsize=9)
-        save(figure, FIGURE)
+        save(figure, FIGURE, overwrite=True)
 
 
 def store(rows: list[dict], threads: int) -> dict:

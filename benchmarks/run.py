@@ -9,7 +9,7 @@ import os
 
 os.environ["TQDM_DISABLE"] = "1"  # xeofs draws bars
 THREADS = 1  # of BLAS, and of any other pool: one core against one core; readers may use the other
-for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = str(THREADS)
 
 import argparse  # noqa: E402

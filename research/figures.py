@@ -52,7 +52,7 @@ def draw_studies(studies: Sequence[Study], store: Store, folder: Path) -> dict[s
                 else:
                     _lines(axes, laws, *study.axes)
             figure.suptitle(study.title)
-            drawn[study.name] = save(figure, folder / f"{study.name}.png")
+            drawn[study.name] = save(figure, folder / f"{study.name}.png", overwrite=True)
     return drawn
 
 

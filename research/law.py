@@ -37,13 +37,11 @@ from tpca.inference.units import UnitSum, UnitSums
 from tpca.labels import Labels
 from tpca.model import SpikedTensor
 from tpca.randomness import generator
-from tpca.solvers.race.noise import ModeMoments
 from tpca.tensors import Answer, DenseBatch, Gradients, Query, SampleGradients, SubBatches, TensorSum
 from tpca.tensors.accumulators import plus
 from tpca.tensors.blocks import Array
 
 PIECE = 2**22  # entries of samples that are drawn at a time
-OF_FEW = (SampleGradients, ModeMoments)  # of so few samples that these may as well be drawn one by one
 
 
 class _Drawn:
@@ -114,7 +112,7 @@ class LawEngine(_Drawn):
         n = int(self._left if n is None else min(n, self._left))
         if n == 0:
             return part
-        if isinstance(part, OF_FEW):
+        if isinstance(part, SampleGradients):
             step = max(1, PIECE // math.prod(self.dims))
             for at in range(0, n, step):
                 drawn = self._drawn((min(step, n - at), *self.dims), 1.0)

@@ -11,9 +11,6 @@ r"""The tables of docs/race.md: ``python -m research table NAME --out docs/NAME.
                    the run was told to stop
 ``race-memory``    the peak that ``tracemalloc`` counts while no sample is in memory: state, answers, working copies,
                    and Python's own objects, which do not grow with the samples
-``race-whitening`` the same samples white, :math:`X = Z + \lambda\,u_1\otimes\dots`, and coloured, X times a root of the
-                   covariance along every mode.  A race that whitens the second with the covariance itself would see the
-                   first; it has to learn the maps, and needs so many times the samples until the signal is proven
 ``detection``      samples until a signal is proven.  The 95th percentile, in units of d^(order/2)/λ², turns "nothing
                    found in N samples" into an upper confidence limit on the strength (:mod:`tpca.solvers.race.rounds`)
 =================  ====================================================================================================
@@ -41,7 +38,7 @@ import typer
 
 from research import StudyError, markdown_table
 from research.law import LawEngine
-from research.noise.laws import LAWS, coloured, exponential, half_negated, lognormal, outer, random_vectors, smooth_root
+from research.noise.laws import LAWS, exponential, half_negated, lognormal
 from research.studies.estimates import rate_interval
 from research.studies.store import finite, made
 from research.theory import cramer_rao
@@ -304,36 +301,6 @@ def _memory(pool: Map, _: Sequence[int]) -> Rows:
         yield "rows", row
 
 
-# ---- whitening
-
-ROOTS: Mapping[str, Callable[[np.random.Generator, int], Any]] = {
-    "smooth0.5": lambda _, d: smooth_root(0.5, d),
-    "smooth0.9": lambda _, d: smooth_root(0.9, d),
-    "scales": lambda rng, d: np.diag(np.exp(rng.standard_normal(d))),
-}
-STRENGTH, MOST = 1.0, 1000
-
-
-def run_whitening(job: tuple[Dims, str, int]) -> list[float]:
-    """Samples until proven: of white noise, of coloured noise that is whitened, and left as it is."""
-    dims, law, seed = job
-    rng = np.random.default_rng(seed)
-    white = rng.standard_normal((MOST, *dims)) + STRENGTH * outer(random_vectors(rng, dims))
-    samples = coloured(white, [np.asarray(ROOTS[law](rng, d)) for d in dims])
-    runs = ((white, None), (samples, "modes"), (samples, None))
-    return [_proven(RaceSolver(random_state=seed, whiten=whiten).run(given)) for given, whiten in runs]
-
-
-def _whitening(pool: Map, seeds: Sequence[int]) -> Rows:
-    for dims, law in [(dims, law) for dims in ((8,) * 3, (12,) * 3, (6,) * 4) for law in ROOTS]:
-        found = np.array(pool(run_whitening, [(dims, law, seed) for seed in seeds]))
-        both = np.isfinite(found[:, :2]).all(axis=1)
-        row: Row = {"dims": dims, "law": law, "runs": len(seeds), "both": int(both.sum())}
-        row |= {"white": float(np.median(found[:, 0])), "whitened": float(np.median(found[:, 1]))}
-        row |= {"ratio": float(np.exp(np.log(found[both, 1] / found[both, 0]).mean()))}
-        yield "rows", {**row, "unwhitened": int(np.isfinite(found[:, 2]).sum())}
-
-
 # ---- detection
 
 # dims, and memory in bytes (None: the default)
@@ -393,13 +360,6 @@ TABLES = {
         "memory": columns("rows", {
             "samples": "{shape}", "components": "{components}", "least memory": "{least:bytes}",
             "limit": "{limit:bytes}", "state as said": "{state:bytes}", "peak": "{peak:bytes}",
-        }),
-    }),
-    "race-whitening": Table(_whitening, 20, {
-        "whitening": columns("rows", {
-            "samples": "{shape}", "noise": "{law}", "white: median": "{white:.0f}",
-            "whitened: median": "{whitened:.0f}", "ratio": "{ratio:.2f}",
-            "found without whitening": "{unwhitened} of {runs}",
         }),
     }),
     "detection": Table(_detection, 40),

@@ -34,10 +34,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], int | None]] = {
     "`solvers/least_squares/`, `variation.py`": (("solvers/least_squares", "solvers/variation.py"), 700),
     "`solvers/race/`": (("solvers/race",), 2000),
     "`solvers/paper/`": (("solvers/paper",), 1000),
-    "`solvers/views.py`, `sources.py`, `folds.py`": (
-        ("solvers/views", "solvers/views.py", "solvers/sources.py", "solvers/folds.py"),
-        1200,
-    ),
+    "`solvers/views.py`, `folds.py`": (("solvers/views.py", "solvers/folds.py"), 1200),
     "`solvers/`, what they share": (("solvers",), 1000),
     "`inference/`": (("inference",), 1100),
     "`engines/`": (("engines",), 1200),
@@ -121,7 +118,7 @@ def walks() -> str:
 
 def visited(fit: Callable[[], Any]) -> list[str]:
     """Files of the package with a function that ``fit`` calls, in any thread; what imports do does not count."""
-    fit()  # what is imported and compiled on first use
+    fit()  # what is imported on first use
     found: set[str] = set()
     here = str(SOURCE)
 

@@ -72,10 +72,12 @@ of 1/ε steps whatever d is.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +88,6 @@ from tpca.solvers.paper.run import block_vectors
 from tpca.solvers.paper.schedule import Constants, Leg, Schedule, decay_length, empirical_schedule, search_steps
 from tpca.solvers.rank_one import positive
 from tpca.tensors.blocks import Array, Partition, unit
-from tpca.threads import compiled
 
 # Steps in one call of the compiled loop: a second or so, after which Ctrl-C is heard.
 CALL = 10_000_000
@@ -94,6 +95,21 @@ THERE = 0.9
 # Relaxation times after which a turn has forgotten where it began.
 SETTLED = 60.0
 Signs = tuple[float, ...]
+
+
+@functools.cache
+def compiled(loop: Callable[..., Any]) -> Any:
+    """``loop`` compiled by numba, kept beside the source where that can be written.
+
+    Numba takes a third of a second to import, so it is asked for only when a loop is first needed.  It belongs to the
+    packages for development: loops of millions of steps, each of which needs the last, are nowhere else.
+    """
+    import numba
+
+    try:
+        return numba.njit(cache=True, nogil=True)(loop)
+    except RuntimeError:  # nowhere to keep it
+        return numba.njit(nogil=True)(loop)
 
 
 def advance(

@@ -136,7 +136,7 @@ def read_table(path):
 
 def make_truth(folder):
     truth = samples()[0]
-    write_samples(folder / "d.npy", truth.stream(random_state=1), 3, truth)
+    write_samples(folder / "d.npy", truth.stream(random_state=1), 3, truth, overwrite=True)
     (folder / "d.npy").unlink()
 
 

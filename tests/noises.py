@@ -8,11 +8,6 @@ def smooth(dims, phi):
     return [phi ** np.abs(np.subtract.outer(range(d), range(d))) for d in dims]
 
 
-def scales(dims, rng):
-    """Covariances of modes whose rows have unequal scales: variances between 0.01 and 1."""
-    return [np.diag(10.0 ** rng.uniform(-2, 0, d)) for d in dims]
-
-
 def coloured(n, covariances, rng):
     """Samples whose noise has such covariances of its modes."""
     samples = rng.standard_normal((n, *map(len, covariances)))

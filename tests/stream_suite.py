@@ -183,7 +183,7 @@ MEMBERS = [
     Member("dask", "dask", dask_array),
     Member("npz", "npy", npz),
     Member("data array", "array", labelled),
-    Member("data array, samples last", "array", turned, {"sample_dim": "trial"}),
+    Member("data array, samples last", "array", turned, {"dim": "trial"}),
     Member("data array in a file", "xarray", lazy),
     Member("list of samples", "array", lambda data, work: list(data), SINGLE),
     Member("list of batches", "iterable", lambda data, work: pieces(data), BATCHES),

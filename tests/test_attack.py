@@ -24,7 +24,10 @@ SHARE = {
     "codecs": 0.2,
     "readers": 0.1,
     "changed": 0.1,
+    "interrupted": 0.05,
+    "odd": 0.3,
 }
+SHARE |= {"sources": 0.1, "writers": 0.1}
 
 
 @pytest.mark.slow

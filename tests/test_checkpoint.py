@@ -29,7 +29,7 @@ from hypothesis.extra import numpy as hypothesis_numpy
 import killed_fit
 import tpca.checkpoint
 from kills import kills
-from noises import coloured, serial, smooth
+from noises import serial
 from research.law import LawEngine
 from stream_suite import take
 from tpca import PaperSolver, RaceSolver, SpikedTensor, open_stream
@@ -321,10 +321,6 @@ SOME_PASSES = {"n_components": 2, "memory_limit": 9_000, "max_passes": 3}
 WHOLE = ["whole", "symmetric"]
 
 
-def smooth_noise(n, dims, rng):
-    return coloured(n, smooth(dims, 0.8), rng)
-
-
 def dependent_noise(n, dims, rng):
     return serial(n, dims, rng, 0.7)
 
@@ -343,7 +339,6 @@ CASES = {
     "symmetric and symmetric pairs beside a flow": Case(
         (5,) * 6, ["flow", "symmetric", "symmetric pairs"], ONE_PASS, 80, SAME_VECTORS, {"memory_limit": 100_000}
     ),
-    "smooth noise": Case((6,) * 3, WHOLE, ONE_PASS, 100, STRONG, {"whiten": "modes"}, noise=smooth_noise),
     "neighbours that are alike": Case((6,) * 3, WHOLE, NOTHING, 80, {"strength": 2.0}, noise=dependent_noise),
     "three components": Case((6,) * 3, WHOLE, ONE_PASS, 130, solver={"n_components": 3}, components=3),
     "components and passes": Case((6,) * 4, ["flow"], PASSES | {"refinement"}, 90, WEAK, SOME_PASSES, components=2),
@@ -394,7 +389,7 @@ LONG = {"three components", "components and passes"}
 def test_a_run_stopped_after_every_round_ends_with_the_same_bits(name, tmp_path, stopping):
     case = CASES[name]
     samples, options = case.samples(), {"random_state": 3} | case.solver
-    first = RaceRun(RaceSolver(**{**options, "whiten": None}), open_engine(samples)).races[0]
+    first = RaceRun(RaceSolver(**options), open_engine(samples)).races[0]
     assert [candidate.strategy.name for candidate in first.candidates] == case.strategies
     whole = RaceSolver(**options).run(samples)
     stopped, phases = stopping(1), {"done"}

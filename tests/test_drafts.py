@@ -82,7 +82,7 @@ TRUTHS = {name: SpikedTensor.random((3, 4), seed + 1.0, random_state=seed) for s
 
 def generate(path, name):
     path.parent.mkdir(exist_ok=True)
-    write_samples(path, TRUTHS[name].stream(random_state=1, batch_size=COUNT), COUNT, TRUTHS[name])
+    write_samples(path, TRUTHS[name].stream(random_state=1, batch_size=COUNT), COUNT, TRUTHS[name], overwrite=True)
 
 
 def samples_in(path):

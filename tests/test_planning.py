@@ -28,7 +28,7 @@ def test_samples_may_be_written_in_d_and_dims_come_in_two_ways():
         ((None, 5, None), "say how large"),
         ((3, 5, "4,4"), "not both"),
         ((None, None, "4,x"), "got '4,x'"),
-        ((1, 5, None), "at least 2 modes"),
+        ((1, 5, None), "at least 2 axes"),
     ):
         with pytest.raises(TpcaError, match=says):
             tensor_dims(*bad)

@@ -202,4 +202,4 @@ def draw(content: Content, path: Path) -> None:
         bottom.set(ylabel="intervals that hold the truth, %")
         bottom.set_title("Nominal 95 % intervals, all settings")
         bottom.legend(fontsize=8)
-        save(figure, path)
+        save(figure, path, overwrite=True)

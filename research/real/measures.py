@@ -56,7 +56,7 @@ def taken(data: Samples, places: Any) -> Samples:
 
 def answer(one: DataSet, data: Samples) -> Row:
     """What a fit with defaults says, what it takes, and what it says if the order of samples means nothing."""
-    fitted(one, data)  # numba compiles at the first fit of its kind
+    fitted(one, data)  # what is imported at the first fit of its kind
     began = time.process_time()
     fit = fitted(one, data)
     seconds = time.process_time() - began

@@ -294,4 +294,4 @@ def draw(content: Content, path: Path) -> None:
         right.axvline(allowed(100), color=INK, linestyle=":", linewidth=1.2, label="exceeded once in 1000 rows")
         right.set(xlabel="claims at 5 % in 100 versions without a signal")
         figure.legend(loc="outside upper center", ncols=4, fontsize=9)
-        save(figure, path)
+        save(figure, path, overwrite=True)

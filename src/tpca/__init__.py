@@ -10,7 +10,6 @@ if _typing.TYPE_CHECKING:
     from tpca.data import open_stream as open_stream
     from tpca.data import open_views as open_views
     from tpca.errors import TpcaError as TpcaError
-    from tpca.estimators import MomentPCA as MomentPCA
     from tpca.estimators import TensorCCA as TensorCCA
     from tpca.estimators import TensorPCA as TensorPCA
     from tpca.model import SpikedTensor as SpikedTensor
@@ -22,9 +21,9 @@ if _typing.TYPE_CHECKING:
 __version__ = "0.1.0"
 
 # Where each name lives.  It is imported when it is first asked for: whoever wants one solver, or the help of the
-# command, waits neither for scikit-learn (a second) nor for SciPy and Numba (half of one).
+# command, waits neither for scikit-learn (a second) nor for SciPy.
 _HOMES = {
-    **dict.fromkeys(("MomentPCA", "TensorCCA", "TensorPCA"), "tpca.estimators"),
+    **dict.fromkeys(("TensorCCA", "TensorPCA"), "tpca.estimators"),
     **dict.fromkeys(("open_stream", "open_views"), "tpca.data"),
     **dict.fromkeys(("Result", "load"), "tpca.result"),
     "PaperSolver": "tpca.solvers.paper.solver",

@@ -27,11 +27,12 @@ from numpy.typing import NDArray
 
 from tpca import __version__
 from tpca.errors import JSON_BYTES, CheckpointError, OutputError, check_regular
-from tpca.files import checksum, clear_drafts, discard, replacing
+from tpca.files import Kind, checksum, clear_drafts, discard, named_place, replacing
 
-VERSION = 16  # raised whenever the attributes of a kept class, or a position, change their meaning
+VERSION = 17  # raised whenever the attributes of a kept class, or a position, change their meaning
 KEEP = 2
 STATE, ARRAYS = "tpca-state.json", "tpca-arrays.npz"
+CHECKPOINT = Kind("a checkpoint of tpca", members=(STATE, ARRAYS))
 _KEPT: dict[str, type] = {}
 T = TypeVar("T", bound=type)
 
@@ -129,7 +130,7 @@ class Checkpoints:
     def __init__(self, folder: str | os.PathLike[str], every: float = 60.0) -> None:
         if not every >= 0:
             raise CheckpointError(f"checkpoint_every must be a number of seconds, 0 or more, got {every}.")
-        self.folder, self.every = Path(folder), float(every)
+        self.folder, self.every = named_place(folder), float(every)
         self._last = time.monotonic()
         # A link, and what is numbered as a checkpoint but is none, are somebody's, who may lose by it.
         if self.folder.is_symlink():
@@ -153,12 +154,12 @@ class Checkpoints:
         numbers = self._numbers()
         number = numbers[-1] + 1 if numbers else 1
         try:
-            with replacing(self.folder / f"{number:08d}") as (draft,):
+            with replacing(self.folder / f"{number:08d}", kinds=[CHECKPOINT]) as (draft,):
                 draft.mkdir()
                 _fill(draft, state)
         except OutputError as error:
             raise CheckpointError(
-                f"cannot write a checkpoint to {str(self.folder)!r}: {error.__cause__}; "
+                f"cannot write a checkpoint to {str(self.folder)!r}: {error.__cause__ or error}; "
                 "make room there or choose another folder, and resume from the last one."
             ) from error
         for old in numbers[: len(numbers) + 1 - KEEP]:

@@ -26,11 +26,15 @@ class ModelError(TpcaError, ValueError):
 
 
 class PartitionError(TpcaError, ValueError):
-    """The grouping of modes into blocks is not a partition of the modes."""
+    """The grouping of axes into blocks is not a partition of the axes."""
 
 
 class SampleError(TpcaError, ValueError):
     """A sample or batch does not fit the stream: shape, dtype, NaN or Inf."""
+
+
+class BatchError(TpcaError, RuntimeError):
+    """An exception stopped ``partial_fit`` in the middle of a batch: what was added up is good for nothing."""
 
 
 class StreamError(TpcaError, ValueError):
@@ -70,7 +74,7 @@ class OutputError(TpcaError, OSError):
 
 
 class RunInterrupted(KeyboardInterrupt):
-    """A run was stopped by the user after its round was finished and its checkpoint written.
+    """A run was stopped by the user when nothing was half done: its checkpoint is written, or its batch added whole.
 
     ``signal`` is the number of the signal that asked for it, SIGINT or SIGTERM.
     """

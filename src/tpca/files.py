@@ -5,6 +5,9 @@ A file is written under another name, flushed to the disk, and renamed.  The dra
 next removes them, but not those of a process that is still at work.  Processes of another host that shares the folder
 cannot be asked: their drafts stay.
 
+What is replaced is looked at first, here and for all writers: it must be a regular file, and one of ours, known by its
+beginning; anything else is somebody's, and goes only where that was asked for.
+
 A folder is held by a lock of the operating system on the file ``.lock`` (:mod:`filelock`): that of a process that was
 killed is free again.
 """
@@ -19,7 +22,8 @@ import shutil
 import socket
 import stat
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import filelock
@@ -27,6 +31,86 @@ import filelock
 from tpca.errors import CheckpointError, OutputError, check_regular
 
 LOCK, PATIENCE = ".lock", 0.2  # seconds: the last owner may be removing it this moment
+BEGINNING = 64  # bytes of a file, in which the marks of all kinds are
+WAY_OUT = "choose another place, or replace it with overwrite=True (--overwrite in the command)"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of file or folder that is written, and how one that is there is known to be of it.
+
+    Attributes
+    ----------
+    noun
+        What it is called: "a report of tpca".
+    mark
+        Bytes in the beginning of such a file.
+    members
+        Of a folder: files of which one at least is in it.  A kind without members is a file.
+    """
+
+    noun: str = "a file"
+    mark: bytes = b""
+    members: tuple[str, ...] = ()
+
+    def is_at(self, path: Path) -> bool:
+        """Whether what lies there is of this kind."""
+        if self.members:
+            inside = os.listdir(path)
+            return not inside or any(name in inside for name in self.members)
+        with path.open("rb") as file:
+            return self.mark in file.read(BEGINNING)
+
+
+def named_place(text: str | os.PathLike[str]) -> Path:
+    """The path that somebody gave to be written to; an empty one, which would be the folder at work, is refused."""
+    if not os.fspath(text):
+        raise OutputError("the path '' is empty; give the name of a file or folder, or '.' for the folder at work.")
+    return Path(text)
+
+
+def check_replaceable(path: Path, kind: Kind, overwrite: bool = False, data: Iterable[str] = ()) -> None:
+    """Refuse to write where something lies that is not a regular file, or that is somebody's.
+
+    Without ``overwrite`` a file must be of the ``kind`` that is written, and not one of the files of ``data``.
+    """
+    try:
+        mode = os.lstat(path).st_mode
+        regular = stat.S_ISDIR(mode) if kind.members else stat.S_ISREG(mode)
+        if not regular:
+            wanted = "folder" if kind.members else "regular file"
+            raise _not_written(
+                path, f"there is {_noun_of(mode)}, and only a {wanted} is replaced", "choose another place"
+            )
+        if overwrite:
+            return
+        if any(os.path.exists(place) and os.path.samefile(path, place) for place in data):
+            raise _not_written(path, "it is among the data", WAY_OUT)
+        if not kind.is_at(path):
+            raise _not_written(path, f"what is there is not {kind.noun}", WAY_OUT)
+    except (
+        FileNotFoundError,
+        NotADirectoryError,
+    ):  # nothing is there to lose
+        return
+    except OutputError:
+        raise
+    except OSError as error:
+        raise _not_written(path, error.strerror or str(error), "choose another place") from error
+
+
+def _not_written(path: Path, why: str, way_out: str) -> OutputError:
+    return OutputError(f"cannot write {str(path)!r}: {why}; {way_out}.")
+
+
+def _noun_of(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "a folder"
+    if stat.S_ISLNK(mode):
+        return "a link"
+    if stat.S_ISREG(mode):
+        return "a file"
+    return "a pipe, socket or device"
 
 
 @contextlib.contextmanager
@@ -59,12 +143,21 @@ _at_work: set[Path] = set()  # the drafts of this process
 
 
 @contextlib.contextmanager
-def replacing(*paths: Path, removing: Sequence[Path] = ()) -> Iterator[list[Path]]:
+def replacing(
+    *paths: Path,
+    kinds: Sequence[Kind] = (),
+    overwrite: bool = False,
+    data: Iterable[str] = (),
+    removing: Sequence[Path] = (),
+) -> Iterator[list[Path]]:
     """Drafts to write, of files or folders that belong together; all are renamed if all go well, none if one does not.
 
     They are renamed in the order given.  Just before, the files of ``removing`` are removed: those that belong to the
-    old ones and would be wrong beside the new ones.  What goes wrong is an :class:`~tpca.errors.OutputError`.
+    old ones and would be wrong beside the new ones.  What goes wrong is an :class:`~tpca.errors.OutputError`; so is
+    what must not be replaced (:func:`check_replaceable`), by the ``kinds`` of the paths and files.
     """
+    for path, kind in zip(paths, kinds or [Kind()] * len(paths), strict=True):
+        check_replaceable(path, kind, overwrite, data)
     some, folders = [_beside(path) for path in paths], {path.parent for path in paths}
     try:
         for folder in folders:

@@ -44,10 +44,14 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """What the modes of samples are called, and their entries; ``sample`` names the axis of the samples."""
+    """What the modes of samples are called, and their entries; and the samples themselves.
+
+    ``sample`` names the axis of the samples, ``samples`` are their labels ``(n,)``, which need not differ.
+    """
 
     axes: tuple[Axis, ...]
     sample: str = ""
+    samples: Coords | None = None
 
     @property
     def modes(self) -> tuple[str, ...]:
@@ -62,14 +66,15 @@ class Labels:
         """These, and where they do not say, those of ``others``."""
         pairs = zip(self.axes, others.axes, strict=True)
         axes = (Axis(a.name or b.name, b.coords if a.coords is None else a.coords) for a, b in pairs)
-        return Labels(tuple(axes), self.sample or others.sample)
+        samples = others.samples if self.samples is None else self.samples
+        return Labels(tuple(axes), self.sample or others.sample, samples)
 
     def difference(self, other: Labels) -> str:
         """How other data are labelled in another way, in words; empty where nothing contradicts."""
         for own, theirs in zip(self.axes, other.axes, strict=True):
             if own.name and theirs.name and own.name != theirs.name:
                 theirs_named, own_named = (", ".join(map(repr, one.modes)) for one in (other, self))
-                return f"their modes are {theirs_named}, expected {own_named}"
+                return f"their axes are {theirs_named}, expected {own_named}"
             if own.coords is None or theirs.coords is None:
                 continue
             if own.coords.dtype.kind in "fiu" and theirs.coords.dtype.kind in "fiu":
@@ -114,14 +119,14 @@ def labels_of(axes: Sequence[Axis], what: str) -> Labels | None:
             twice = int(np.argmax(counts > 1))
             both = ", ".join(map(str, np.flatnonzero(places == twice)[:2]))
             raise StreamError(
-                f"coordinates of a mode must differ, got {as_text(values[twice])!r} {counts[twice]} times along "
+                f"coordinates of an axis must differ, got {as_text(values[twice])!r} {counts[twice]} times along "
                 f"{axis.name!r} of {what} (entries {both}); rename one, or leave the coordinate out "
                 f"(DataArray.drop_vars({axis.name!r}))."
             )
         seen[axis.name] += 1
         again = axis.name and seen[axis.name] > 1
         named.append(Axis(f"{axis.name}_{seen[axis.name]}" if again else axis.name, axis.coords))
-    return Labels(tuple(named), sample.name)
+    return Labels(tuple(named), sample.name, sample.coords)
 
 
 def as_coords(values: Any) -> Coords:
@@ -144,6 +149,7 @@ def read_labels(path: Path, dims: Sequence[int]) -> Labels:
     with reading(f"cannot read labels from {str(path)!r}", "give a JSON file"):
         check_regular(path, JSON_BYTES)
         found = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(found, ensure_ascii=False).encode()  # escapes can spell what is no text
     return parse_labels(found, dims, str(path))
 
 
@@ -156,7 +162,7 @@ def parse_labels(found: Any, dims: Sequence[int], where: str = "labels") -> Labe
         if key == "sample":
             continue
         if key not in map(str, range(len(dims))):
-            raise StreamError(f"{where!r} names mode {key!r}; modes go from 0 to {len(dims) - 1}.")
+            raise StreamError(f"{where!r} names axis {key!r}; axes go from 0 to {len(dims) - 1}.")
         mode, told = int(key), value if isinstance(value, dict) else {"entries": value}
         name, entries, dtype = told.get("name"), told.get("entries"), told.get("dtype")
         axes[mode] = Axis("" if name is None else str(name))
@@ -164,8 +170,8 @@ def parse_labels(found: Any, dims: Sequence[int], where: str = "labels") -> Labe
             continue
         if not isinstance(entries, list) or len(entries) != dims[mode]:
             count = len(entries) if isinstance(entries, list) else type(entries).__name__
-            raise StreamError(f"{where!r} must give mode {mode} a list of {dims[mode]} names, got {count}.")
-        with reading(f"{where!r} gives mode {mode} entries that cannot be used", "give names or numbers"):
+            raise StreamError(f"{where!r} must give axis {mode} a list of {dims[mode]} names, got {count}.")
+        with reading(f"{where!r} gives axis {mode} entries that cannot be used", "give names or numbers"):
             if dtype is None:
                 numbers = all(type(entry) in (int, float) for entry in entries)
                 coords = np.array(entries, dtype=np.float64) if numbers else np.array([str(one) for one in entries])

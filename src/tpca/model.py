@@ -52,7 +52,7 @@ def cor(u: Array, v: Array) -> float:
 
 @dataclass(frozen=True)
 class SpikedTensor:
-    """A planted signal: unit ``vectors``, one per mode, and its ``strength``."""
+    """A planted signal: unit ``vectors``, one per axis, and its ``strength``."""
 
     vectors: tuple[Array, ...]
     strength: float
@@ -113,12 +113,12 @@ class SpikedTensor:
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """Length of each mode."""
+        """Length of each axis."""
         return tuple(len(v) for v in self.vectors)
 
     @property
     def order(self) -> int:
-        """Number of modes k̄."""
+        """Number of axes k̄."""
         return len(self.vectors)
 
     def signal(self) -> Array:
@@ -138,11 +138,11 @@ class SpikedTensor:
         )
 
     def overlaps(self, vectors: Sequence[Array]) -> Array:
-        """|<v̂_n, v_n>| for every mode; every v̂_n a vector, or one row as in ``TensorPCA.components_``."""
+        """|<v̂_n, v_n>| for every axis; every v̂_n a vector, or one row as in ``TensorPCA.components_``."""
         return np.array([abs(float(np.dot(a, b))) for a, b in zip(self._answer(vectors), self.vectors, strict=True)])
 
     def loss(self, vectors: Sequence[Array]) -> Array:
-        """min(‖v̂ − v‖², ‖v̂ + v‖²) for every mode (paper, Section 2); vectors as in :meth:`overlaps`."""
+        """min(‖v̂ − v‖², ‖v̂ + v‖²) for every axis (paper, Section 2); vectors as in :meth:`overlaps`."""
         pairs = zip(self._answer(vectors), self.vectors, strict=True)
         return np.array([min(float(np.sum((a - b) ** 2)), float(np.sum((a + b) ** 2))) for a, b in pairs])
 
@@ -155,7 +155,7 @@ class SpikedTensor:
         shapes = [np.shape(v) for v in vectors]
         if shapes not in ([(d,) for d in self.dims], [(1, d) for d in self.dims]):
             raise ModelError(
-                f"expected one vector per mode with lengths {self.dims}, got shapes {shapes}; of several components "
+                f"expected one vector per axis with lengths {self.dims}, got shapes {shapes}; of several components "
                 "give one, as [v[0] for v in components]."
             )
         return [np.reshape(v, -1) for v in vectors]

@@ -65,7 +65,7 @@ class Problem:
     def __post_init__(self) -> None:
         object.__setattr__(self, "dims", check_dims(self.dims))
         if len(self.dims) > 12:  # more take minutes to find the best partition of
-            raise SolverError(f"a plan covers orders up to 12, got order {len(self.dims)}; group modes together.")
+            raise SolverError(f"a plan covers orders up to 12, got order {len(self.dims)}; group axes together.")
         check_strength(self.strength)
         check_positive("noise", self.noise)
 

@@ -1,48 +1,51 @@
-"""What a fit gave, of samples, of views or of a table: to save, load, print, draw, and to use on other samples.
+"""What a fit gave, of samples or of views: to save, load, print, draw, and to use on other samples.
 
 A saved result is a folder with two files.  ``result.json`` has all numbers and words; ``vectors.npz`` has arrays, for
 every axis m of a sample ``mode_m`` (components as rows), ``standard_error_m``, and where they are known
-``loading_m``, ``mean_m``, ``observed_m``, ``entry_p_values`` and ``null_distribution``.  The bytes of both depend on
-the result only.  ``result.json`` knows the checksum of ``vectors.npz``: both are of one fit, or they are refused.
+``loading_m``, ``mean_m``, ``observed_m``, ``entry_p_values``, ``null_distribution`` and ``sample_labels``.  The bytes
+of both depend on the result only.  ``result.json`` knows the checksum of ``vectors.npz``: both are of one fit, or they
+are refused.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from tpca import __version__
 from tpca.data import Stream
+from tpca.data.alignment import SampleLabels, aligned, aligned_with, labels_of_samples
 from tpca.data.iterables import Preprocessed
 from tpca.data.numpy_files import npz_bytes, read_npz
-from tpca.data.rows import open_rows, open_views
+from tpca.data.rows import open_views
 from tpca.data.stores import package
 from tpca.engines import DaskEngine, Engine, StreamEngine, is_engine, mean_and_error, open_engine, reward_pieces
 from tpca.engines.local import reader, rows_opened
 from tpca.errors import JSON_BYTES, SampleError, StreamError, check_regular, reading
-from tpca.files import replacing
-from tpca.inference.design import read_design
+from tpca.files import Kind, named_place, replacing
+from tpca.inference.design import Design, read_design
 from tpca.labels import Axis, Labels, parse_labels
 from tpca.solvers.estimate import Estimate, StopReason, Verdict
 from tpca.solvers.rank_one import oriented
-from tpca.solvers.sources import SourcesFit
 from tpca.solvers.views import ViewsFit, standardised
 from tpca.tensors import Rewards
 from tpca.tensors.blocks import Array
 from tpca.tensors.namespaces import to_device, working_like
-from tpca.tensors.rows import BatchLists
-from tpca.tensors.rows import scores as row_scores
-from tpca.wording import printable
+from tpca.tensors.rows import BatchLists, placed_scores
+from tpca.wording import count, percent, printable
 
 if TYPE_CHECKING:
     from tpca.report.words import Summary
@@ -59,39 +62,64 @@ else:
 
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
+MANY_LEFT_OUT = 0.1  # of all samples, from which on a line says so
 TRIES, PAUSE = 10, 0.01  # at reading a result that somebody is writing, and seconds between them
 
 
 class Score(float):
-    """A number with its ``standard_error``."""
+    """A number with its ``standard_error``, of ``n_samples`` samples; ``n_skipped`` were left out."""
 
     standard_error: float
+    n_samples: int
+    n_skipped: int
 
-    def __new__(cls, value: float, standard_error: float) -> Self:
+    def __new__(cls, value: float, standard_error: float, n_samples: int = 0, n_skipped: int = 0) -> Self:
         """The number ``value`` and its ``standard_error``."""
         score = super().__new__(cls, value)
         score.standard_error = standard_error
+        score.n_samples = n_samples
+        score.n_skipped = n_skipped
         return score
 
     @classmethod
     def mean(cls, pieces: Iterable[Array]) -> Score:
         """The mean of rows of numbers, each the sum of its columns."""
-        mean, error, _ = mean_and_error((piece.sum(axis=1, keepdims=True) for piece in pieces), 1)
-        return cls(float(mean[0]), float(error[0]))
+        mean, error, n_samples = mean_and_error((piece.sum(axis=1, keepdims=True) for piece in pieces), 1)
+        return cls(float(mean[0]), float(error[0]), n_samples)
+
+    def with_skipped(self, n_skipped: int) -> Score:
+        """The same, and how many samples were left out."""
+        return Score(float(self), self.standard_error, self.n_samples, n_skipped)
 
     def __repr__(self) -> str:
-        return f"{float(self):.6g} ± {self.standard_error:.2g}"
+        text = f"{float(self):.6g} ± {self.standard_error:.2g}"
+        if self.n_skipped:
+            text += f" ({count(self.n_samples, 'sample')}, {self.n_skipped:,} left out)"
+        return text
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Score, (float(self), self.standard_error))
+        return (Score, (float(self), self.standard_error, self.n_samples, self.n_skipped))
+
+
+@dataclass(frozen=True, eq=False)
+class SampleScores:
+    """Scores ``(n, rows)`` of samples, NaN where one was left out; which were ``used``; their labels, if they have any.
+
+    ``like`` is an array of the device that the samples are on.
+    """
+
+    values: Array
+    used: NDArray[np.bool_]
+    labels: SampleLabels | None
+    like: Any = None
 
 
 class Component(msgspec.Struct, kw_only=True, frozen=True):
     """One component in numbers; what a method does not tell is NaN.
 
     ``strength`` is that of the pattern; of views the correlation on held-out rows, whose standard error is
-    ``correlation_error``; of a table the skewness or excess kurtosis.  ``statistic`` is what the test
-    compares with the null distribution; ``length`` is the mean score of the very samples that were fitted.
+    ``correlation_error``.  ``statistic`` is what the test compares with the null distribution; ``length`` is the mean
+    score of the very samples that were fitted.
     ``half_agreement`` is the cosine of the patterns that two halves of the samples show, averaged over five splits.
     """
 
@@ -116,7 +144,6 @@ class Settings(msgspec.Struct):
 
     confidence: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.95
     target: Literal["mean", "effect", "variance"] = "mean"
-    order: Literal[3, 4] = 3
     nan_policy: Literal["raise", "omit", "zero"] = "raise"
     dim: str | int | None = None
     classes: list[str] = []
@@ -126,7 +153,7 @@ class Settings(msgspec.Struct):
 class Record(msgspec.Struct, kw_only=True, eq=False, tag_field="format", tag="tpca result 1"):
     """What ``result.json`` holds."""
 
-    kind: Literal["samples", "views", "table"]
+    kind: Literal["samples", "views"]
     source: str | list[str]
     settings: dict[str, Any]
     solver: str
@@ -159,19 +186,21 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
 
     Attributes
     ----------
-    kind : {"samples", "views", "table"}
+    kind : {"samples", "views"}
     verdict, found, p_value : Verdict, bool, float
         "signal", "no signal" or "not tested"; whether it is the first; and p of there being any signal.
     components : list of Component
         ``strength``, ``strength_interval``, ``p_value``, ``significant``, ``effect`` and the like, strongest first.
     vectors, errors : lists of arrays ``(rows, d_m)``, one per axis of a sample
-        Unit vectors and their standard errors, NaN where a method has none.  Of views and tables ``vectors`` are
-        weights of columns; ``loadings`` are what to look at: correlations with scores, or directions (whose ``errors``
-        these are).
+        Unit vectors and their standard errors, NaN where a method has none.  Of views ``vectors`` are weights
+        of columns; ``loadings`` are what to look at: correlations with scores.
     entry_p_values : array ``(d_1, ..., d_k)``, with q covariates ``(q, d_1, ..., d_k)``, or None
     null_distribution : array ``(rows, n_resamples)`` or None
     labels : Labels
         Names of axes and of their entries.
+    sample_labels : array ``(n,)`` or None
+        Labels of the samples that were given, those left out among them: the index of a frame, the coordinate of a
+        ``DataArray``, the samples of a long table.
     advice : list of str
         A line each, with a number and one action.
     dims, n_samples, n_skipped, n_units, n_resamples, solver, settings, source
@@ -187,6 +216,7 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
     observed: list[Any] = []
     entry_p_values: Any = None
     null_distribution: Any = None
+    sample_labels: Any = None
     preprocess: Any = None
 
     # From a fit -------------------------------------------------------------------------------------------------------
@@ -240,35 +270,15 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         return cls._ended("views", reason, settings, plain if labels is None else labels.with_others(plain), fields)
 
     @classmethod
-    def of_table(cls, fit: SourcesFit, settings: dict[str, Any] | None = None, labels: Labels | None = None) -> Result:
-        """The result of a fit of independent sources; ``settings`` have the ``order`` of the moment."""
-        reason = StopReason.STREAM_ENDED if fit.significant.any() else StopReason.NO_SIGNAL
-        reason = reason if fit.tested else StopReason.ITERATED
-        nothing = reason is StopReason.NO_SIGNAL
-        each = {"strength": fit.strengths, "p_value": fit.p_values, "significant": fit.significant}
-        fields = {
-            "source": "",
-            "solver": "moments",
-            "n_samples": fit.n_samples,
-            "n_skipped": fit.n_skipped,
-            "p_value": float(np.min(fit.p_values, initial=math.inf)),
-            "dims": [fit.components.shape[1]],
-            "components": _rows(each),
-            "advice": ["No source was proven: give more rows, or the other order of the moment."] * nothing,
-            "vectors": [fit.components],
-            "errors": [fit.standard_errors],
-            "loadings": [fit.directions],
-            "means": [fit.mean],
-        }
-        return cls._ended("table", reason, settings, labels, fields)
-
-    @classmethod
     def _ended(
         cls, kind: str, reason: StopReason, settings: Any, labels: Labels | None, fields: dict[str, Any]
     ) -> Result:
         """Numbers of NumPy become Python's, and settings are as a file would give them back."""
         components = msgspec.convert(fields["components"], list[Component], from_attributes=True, dec_hook=_number)
         names = {} if labels is None else labels.as_json()
+        samples = None if labels is None else labels.samples
+        left_out = left_out_advice(int(fields["n_samples"]), int(fields["n_skipped"]), settings or {})
+        fields = fields | {"advice": [*fields["advice"], *left_out], "sample_labels": samples}
         plain = msgspec.json.decode(msgspec.json.encode(settings or {}, enc_hook=_builtin))
         ended = {"verdict": reason.verdict, "stop_reason": reason.name, "tpca_version": __version__}
         return cls(**(fields | ended | {"kind": kind, "settings": plain, "names": names, "components": components}))
@@ -297,7 +307,7 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
 
     @property
     def shown(self) -> list[Array]:
-        """What is looked at, ``(rows, d_m)`` for every axis: vectors; loadings of views, directions of a table."""
+        """What is looked at, ``(rows, d_m)`` for every axis: vectors, or loadings of views."""
         return list(self.loadings or self.vectors)
 
     def __repr__(self) -> str:
@@ -324,11 +334,16 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
 
         return overview(self, scores, y, pair)
 
-    def report(self, path: str | os.PathLike[str], scores: Any = None, y: Any = None) -> Path:
-        """Write a report, one HTML file that needs no network and runs no script; returns its path."""
+    def report(
+        self, path: str | os.PathLike[str], scores: Any = None, y: Any = None, *, overwrite: bool = False
+    ) -> Path:
+        """Write a report, one HTML file that needs no network and runs no script; returns its path.
+
+        A report that is there is replaced, any other file only with ``overwrite``.
+        """
         from tpca.report.page import write_page
 
-        return write_page(Path(path), self, scores, y)
+        return write_page(named_place(path), self, scores, y, overwrite)
 
     def to_xarray(self) -> Any:
         """An ``xarray.Dataset``: for every axis m ``vector_m``, ``standard_error_m`` and ``interval_m``, with names.
@@ -375,53 +390,90 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
     def transform(self, X: Any) -> Any:
         """Scores ``(n, rows)`` of samples like those fitted; of views a list of them; of a DataArray, a DataArray.
 
-        Of samples on a device the scores are an array of the same library there.
+        There is a row for every sample, of NaN where ``nan_policy`` leaves the sample out.  Of samples on a device the
+        scores are an array of the same library there.
         """
         if self.kind != "samples":
-            stream, reads = rows_opened(X, open_views if self.kind == "views" else open_rows)
-            if stream.dims != tuple(self.dims):
-                what = f"{stream.kind} must have the columns that were fitted"
-                raise SampleError(f"{what}, {tuple(self.dims)}, got {stream.dims}.")
-            scores = reads(stream).reduce(BatchLists(row_scores, self.vectors, self.means)).joined()
-            return scores if self.kind == "views" else scores[0]
-        engine = self._engine(X)
-        rewards = engine.reduce(Rewards(self.vectors)).rewards
-        if engine.n_skipped:
-            raise SampleError(
-                f"{engine.n_skipped} samples have no observed entry at all, and so no score; leave them out: rows of "
-                "scores must be those of samples."
-            )
+            scores, _ = self._row_scores(X)
+            return scores
+        return self._as_given(X, self._sample_scores(X))
+
+    def transform_with(self, X: Any, y: Any) -> tuple[Any, Any]:
+        """The scores that :meth:`transform` gives, and ``y`` in the order of the samples, by the labels of both."""
+        if self.kind != "samples":
+            scores, labels = self._row_scores(X)
+            in_order, _ = aligned("y", y, labels)
+            return scores, in_order
+        scored = self._sample_scores(X)
+        in_order, _ = aligned("y", y, scored.labels)
+        return self._as_given(X, scored), in_order
+
+    def _as_given(self, X: Any, scored: SampleScores) -> Any:
+        """Scores in the form of the samples: a DataArray, or an array on their device."""
+        rewards = scored.values
         if hasattr(X, "dims") and hasattr(X, "coords"):  # a DataArray, whose samples have coordinates
             dim = self.settings.get("dim")
             axis = X.dims[0] if dim is None else dim if isinstance(dim, str) else X.dims[dim]
             coords = {name: one for name, one in X.coords.items() if one.dims == (axis,)}
             coords["component"] = np.arange(rewards.shape[1])
             return type(X)(rewards, coords=coords, dims=(axis, "component"))
-        like = getattr(engine, "like", None)
-        return rewards if like is None else to_device(rewards, working_like(like))
+        return rewards if scored.like is None else to_device(rewards, working_like(scored.like))
 
     def score(self, X: Any, y: Any = None, *, nuisance: Any = None) -> Score:
         """What samples show of the components, summed over these, with its standard error.
 
         Of the mean, the mean score; of an effect, the slope of scores on ``y`` beside ``nuisance``; of variation, the
-        variance of the scores; of views, the mean product of standardised scores.
+        variance of the scores; of views, the mean product of standardised scores.  ``y`` and ``nuisance`` are matched
+        with the samples by label where both have labels.  The score counts samples that were left out as ``n_skipped``.
         """
-        if self.kind == "table":
-            raise SampleError("a fit of a table has no score; look at the scores that transform gives.")
         if self.kind == "views":
-            each = standardised(np.stack([view.T for view in self.transform(X)]))  # (views, c, n)
-            return Score.mean([np.prod(each, axis=0).T])
+            by_view = np.stack([view.T for view in self.transform(X)])  # (views, c, n)
+            used = np.isfinite(by_view).all(axis=(0, 1))
+            refuse_unscored(int(np.sum(used)), int(np.sum(~used)))
+            each = standardised(by_view[:, :, used])
+            return Score.mean([np.prod(each, axis=0).T]).with_skipped(int(np.sum(~used)))
         if self.target == "mean":
-            return Score.mean(reward_pieces(self._engine(X), self.vectors))
-        scores = self._engine(X).reduce(Rewards(self.vectors)).rewards
+            engine = self._engine(X)
+            score = Score.mean(reward_pieces(engine, self.vectors))
+            refuse_unscored(score.n_samples, engine.n_skipped)
+            return score.with_skipped(engine.n_skipped)
+        scored = self._sample_scores(X)
+        skipped = int(np.sum(~scored.used))
+        refuse_unscored(len(scored.used) - skipped, skipped)
+        scores = scored.values[scored.used]
         if self.target == "variance":
-            return Score.mean([(scores - scores.mean(axis=0)) ** 2 * (len(scores) / max(len(scores) - 1, 1))])
-        return self._slope_score(scores, y, nuisance)
-
-    def _slope_score(self, scores: Array, y: Any, nuisance: Any) -> Score:
-        """Sum over components of the slope of their scores; errors of unequal size allowed for (White, 1980)."""
+            squares = (scores - scores.mean(axis=0)) ** 2 * (len(scores) / max(len(scores) - 1, 1))
+            return Score.mean([squares]).with_skipped(skipped)
+        in_order, _ = aligned_with(scored.labels, y=y, nuisance=nuisance)
         labels = tuple(self.settings.get("classes") or self.components[0].label_amplitudes or ())
-        design = read_design("effect", len(scores), y, nuisance, labels=labels, part=True)
+        design = read_design("effect", len(scored.values), **in_order, labels=labels, part=True)
+        assert design.columns is not None
+        used_design = dataclasses.replace(design, columns=design.columns[scored.used])
+        return self._slope_score(scores, used_design).with_skipped(skipped)
+
+    def _sample_scores(self, X: Any) -> SampleScores:
+        """The score of every sample of ``X``, in the order of the samples."""
+        engine = self._engine(X)
+        rewards = engine.reduce(Rewards(self.vectors))
+        labels = labels_of_samples(X, engine.labels)
+        like = getattr(engine, "like", None)
+        values, used = in_order_of_data(rewards.rewards, rewards.places, engine.n_skipped)
+        return SampleScores(values, used, labels, like)
+
+    def _row_scores(self, X: Any) -> tuple[list[Array], SampleLabels | None]:
+        """Scores of every view, in the order of the rows; and the labels of these."""
+        policy = str(self.settings.get("nan_policy", "raise"))
+        if isinstance(X, Stream) or is_engine(X):
+            policy = "raise"  # its own is kept
+        stream, reads = rows_opened(X, functools.partial(open_views, nan_policy=policy))
+        if stream.dims != tuple(self.dims):
+            raise SampleError(f"views must have the columns that were fitted, {tuple(self.dims)}, got {stream.dims}.")
+        engine = reads(stream)
+        *scores, places = engine.reduce(BatchLists(placed_scores, self.vectors, self.means)).joined()
+        return [in_order_of_data(view, places, engine.n_skipped)[0] for view in scores], stream.samples
+
+    def _slope_score(self, scores: Array, design: Design) -> Score:
+        """Sum over components of the slope of their scores; errors of unequal size allowed for (White, 1980)."""
         assert design.columns is not None
         effects = list(dict.fromkeys(component.effect for component in self.components))
         total, influence, n, width = 0.0, np.zeros(len(scores)), len(scores), 0
@@ -444,7 +496,7 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
             influence += left * (rest - slope * left) / energy
             width = max(width, a.shape[1] + 1)
         error = math.sqrt(float(influence @ influence) * n / (n - width)) if n > width else math.nan
-        return Score(total, error)
+        return Score(total, error, n)
 
     def _engine(self, X: Any) -> Engine:
         """Reads samples like those fitted."""
@@ -455,19 +507,24 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
             )
         dim = None if isinstance(X, Stream) or is_engine(X) else self.settings.get("dim")
         policy = str(self.settings.get("nan_policy", "raise"))
+        if isinstance(X, Stream) or is_engine(X):
+            policy = "raise"  # its own is kept
         engine = reader(X, tuple(self.dims), policy, dim, self.labels if self.names else None)
         return engine if self.preprocess is None else open_engine(preprocessed_data(engine, self.preprocess))
 
     # Files ------------------------------------------------------------------------------------------------------------
 
-    def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write ``result.json`` and ``vectors.npz``, which appear whole or not at all; returns the folder."""
-        place = Path(folder)
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write ``result.json`` and ``vectors.npz``, which appear whole or not at all; returns the folder.
+
+        A result that is there is replaced, other files of these names only with ``overwrite``.
+        """
+        place = named_place(folder)
         arrays = {
             f"{name}_{m}": array for name, field in ARRAYS.items() for m, array in enumerate(getattr(self, field))
         }
         arrays |= {name: array for name in WHOLE if (array := getattr(self, name)) is not None}
-        with replacing(place / "result.json", place / "vectors.npz") as (about, vectors):
+        with replacing(*result_files(place), kinds=KINDS, overwrite=overwrite) as (about, vectors):
             with vectors.open("wb") as file:
                 np.savez(file, **arrays)
             self.vectors_sha256 = hashlib.sha256(vectors.read_bytes()).hexdigest()
@@ -484,7 +541,14 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
 ARRAYS = {
     "mode": "vectors", "standard_error": "errors", "loading": "loadings", "mean": "means", "observed": "observed"
 }  # fmt: skip
-WHOLE = ("entry_p_values", "null_distribution")
+WHOLE = ("entry_p_values", "null_distribution", "sample_labels")
+# How the two files of a result begin: with the tag of the record, and with the name of the first array.
+KINDS = (Kind("a result of tpca", b'"format": "tpca result'), Kind("vectors of a result of tpca", b"mode_0.npy"))
+
+
+def result_files(folder: Path) -> tuple[Path, Path]:
+    """What a result consists of."""
+    return folder / "result.json", folder / "vectors.npz"
 
 
 def load(folder: str | os.PathLike[str]) -> Result:
@@ -523,12 +587,14 @@ def _checked(record: Record, arrays: dict[str, Any]) -> Result:
             raise ValueError(f"the arrays {name}_0, ... of vectors.npz do not fit {rows} components of dims {dims}")
         if field in ("vectors", "loadings", "means") and not all(np.isfinite(a).all() for a in each):
             raise ValueError(f"the arrays {name}_0, ... of vectors.npz hold NaN or Inf")
-    entries, null = (arrays.get(name) for name in WHOLE)
+    entries, null, samples = (arrays.get(name) for name in WHOLE)
     if entries is not None and (list(entries.shape[-len(dims) :]) != dims or entries.ndim > len(dims) + 1):
         raise ValueError(f"entry_p_values of vectors.npz has shape {entries.shape}, and samples have {tuple(dims)}")
     if null is not None and (null.ndim != 2 or len(null) != rows):
         raise ValueError(f"null_distribution of vectors.npz has shape {null.shape}, and there are {rows} components")
-    result = Result(**fields, entry_p_values=entries, null_distribution=null)
+    if samples is not None and (samples.ndim != 1 or samples.dtype.kind not in "fiubmMU"):
+        raise ValueError(f"sample_labels of vectors.npz has shape {samples.shape} and type {samples.dtype}")
+    result = Result(**fields, entry_p_values=entries, null_distribution=null, sample_labels=samples)
     _ = result.labels  # refuses names that do not fit
     return result
 
@@ -538,6 +604,52 @@ def preprocessed_data(data: Any, function: Callable[[Any], Any]) -> Any:
     if isinstance(data, DaskEngine):
         return DaskEngine(data.cluster.client, Preprocessed(data.stream, function))
     return Preprocessed(data.stream if isinstance(data, StreamEngine) else data, function)
+
+
+def in_order_of_data(scores: Array, places: NDArray[np.intp], n_skipped: int) -> tuple[Array, NDArray[np.bool_]]:
+    """Scores with a row for every sample of the data, NaN for those left out; and which were not left out.
+
+    ``scores`` ``(n, c)`` are in the order in which samples were read, ``places`` ``(n,)`` say where these are in the
+    data.
+    """
+    total = len(scores) + n_skipped
+    used = np.zeros(total, bool)
+    used[places[places < total]] = True
+    if np.count_nonzero(used) < len(scores):  # the samples that an engine has left, or a user's own batches
+        if n_skipped:
+            raise SampleError(
+                f"{n_skipped:,} samples were left out, and the stream does not say which; give the samples as an array "
+                "or a file, or take those with NaN or Inf out."
+            )
+        return scores, np.ones(total, bool)
+    whole = np.full((total, scores.shape[1]), math.nan, scores.dtype)
+    whole[places] = scores
+    return whole, used
+
+
+def refuse_unscored(n_samples: int, n_skipped: int) -> None:
+    """Say so where all samples, or rows, were left out."""
+    if n_skipped and not n_samples:
+        raise SampleError(
+            f"all samples, {n_skipped:,} of them, were left out for NaN or Inf, so there is no score; give samples "
+            "without."
+        )
+
+
+def left_out_advice(n_samples: int, n_skipped: int, settings: Mapping[str, Any]) -> list[str]:
+    """A line where more than a tenth of the samples, or rows, were left out."""
+    total = n_samples + n_skipped
+    if n_skipped <= MANY_LEFT_OUT * total:
+        return []
+    why = "for NaN or Inf among their entries"
+    way_out = "Drop the columns or entries that are missing most, or fill them in."
+    if settings.get("nan_policy") == "zero":
+        why = "as none of their entries was observed"
+        way_out = "Look at why."
+    elif settings.get("target") in ("mean", "effect") and len(settings.get("classes") or ()) <= 2:
+        way_out = 'nan_policy="zero" uses their other entries.'
+    share = percent(round(n_skipped / total, 2))
+    return [f"{n_skipped:,} of {total:,} ({share}) were left out {why}. {way_out}"]
 
 
 def _rows(columns: dict[str, Any]) -> list[dict[str, Any]]:

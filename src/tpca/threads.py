@@ -1,8 +1,8 @@
-"""Threads: how many linear algebra may use while a solver is at work, a second one for large pieces, compiled loops.
+"""Threads: how many linear algebra may use while a solver is at work, and a second one for large pieces of work.
 
 A solver does many small products, decompositions of matrices of a few hundred rows among them.  Threads of BLAS wait
 for each other by spinning, so that on small matrices, or beside anything else that wants the cores (a reader that
-decompresses, a compiled loop, another process), they make such a product several times slower.  So BLAS gets one thread
+decompresses, another process), they make such a product several times slower.  So BLAS gets one thread
 where samples are small, and keeps what it has where they are large (:func:`calm_blas`).
 
 The second core is then free for whole pieces of work (:func:`share`): one core does not read memory as fast as two do.
@@ -25,20 +25,6 @@ from typing import Any, TypeVar
 SMALL = 2**20
 
 Piece = TypeVar("Piece")
-
-
-@functools.cache
-def compiled(loop: Callable[..., Any]) -> Any:
-    """``loop`` compiled by numba, kept beside the source where that can be written; it holds no lock while it runs.
-
-    Numba takes a third of a second to import, so it is asked for only when a loop is first needed.
-    """
-    import numba
-
-    try:
-        return numba.njit(cache=True, nogil=True)(loop)
-    except RuntimeError:  # nowhere to keep it
-        return numba.njit(nogil=True)(loop)
 
 
 def cores() -> int:

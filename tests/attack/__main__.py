@@ -21,18 +21,24 @@ from attack.cases import Undisturbed, warm_up, write_data
 from attack.clusters import Clusters, Replaced
 from attack.disks import Disks
 from attack.forks import Fork, import_all
+from attack.interrupted import Interrupted, Odd
 from attack.killed import Changed, Checkpoints, Killed
 from attack.mutated import Hostile, Mutated
 from attack.readers import Readers
+from attack.writers import Sources, Writers
 
 PARTS = {"kills": Killed, "files": Mutated, "checkpoints": Checkpoints, "disks": Disks, "clusters": Clusters}
 PARTS["readers"] = Readers
 PARTS |= {"replaced": Replaced, "codecs": Hostile, "changed": Changed}
+PARTS |= {"interrupted": Interrupted, "odd": Odd}
+PARTS |= {"sources": Sources, "writers": Writers}
 GOALS = {"kills": {"kills": 1000}, "files": {"files": 10_000}, "checkpoints": {"checkpoints": 2000}}
 GOALS |= {"disks": {"full": 150, "read-only": 50}, "readers": {"reads": 8000}}
 GOALS |= {"clusters": {"workers killed": 50, "workers stopped": 50, "workers paused": 50, "all workers paused": 25}}
 GOALS["clusters"] |= {"schedulers killed": 25, "commands killed": 25}
 GOALS |= {"replaced": {"clusters replaced": 20}, "codecs": {"hostile stores": 210}, "changed": {"changed data": 200}}
+GOALS |= {"interrupted": {"interrupts": 300}, "odd": {"commands": 130}}
+GOALS |= {"sources": {"hostile places": 200}, "writers": {"places": 200}}
 TOLD = 20  # bad trials of a part that are kept in full
 SAVED = 5.0  # seconds between two writings of the counts
 GOOD = ("right", "read", "error", "hdf5 crash")  # the last one is the decoder's own, and counted apart

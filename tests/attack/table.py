@@ -13,7 +13,13 @@ ROWS = {
     "readers": "results read while another fit's is written there",
     "replaced": "Dask: all workers killed at once, and others come",
     "codecs": "Zarr stores that unpack to far more than they declare, or have codecs that are not read",
+    "interrupted": "batches handed in (`partial_fit`), with Ctrl-C or another exception at any moment",
+    "odd": "commands with names that are not UTF-8, streams closed or in other encodings, odd types of columns",
     "changed": "fits killed and gone on with after the sign of one sample was changed, read before or not",
+}
+ROWS |= {
+    "sources": "results that lead to URLs, and URLs of other schemes: nothing was reached or started",
+    "writers": "places to write to that hold data, notes, folders, links, pipes, sockets or devices",
 }
 GOOD = ("right", "read", "error")
 BAD = ("wrong", "traceback", "hang", "crash")

@@ -8,8 +8,9 @@ import time
 import numpy as np
 import pytest
 
-from command import run
+from command import line, run
 from tpca.checkpoint import Checkpoints
+from tpca.cli.progress import FitProgress
 
 RACE = ("--memory-limit", "40kB")  # in which least squares does not fit
 FITS = {"race": RACE, "least squares": ()}
@@ -86,6 +87,44 @@ def test_without_out_nothing_is_kept_and_that_is_said(tmp_path):
     fit = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert fit.returncode == 130, fit.stderr
     assert [word in fit.stderr for word in ("nothing is kept", "--out", "Traceback")] == [True, True, False]
+
+
+TESTING = {"mean": (), "variance": ("--target", "variance")}
+
+
+@pytest.mark.parametrize("asking", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("target", TESTING)
+def test_a_fit_that_was_stopped_while_testing_goes_on_to_the_same_bits(target, asking, tmp_path, monkeypatch):
+    np.save(tmp_path / "d.npy", 0.3 + np.random.default_rng(0).standard_normal((200, 4, 3)))
+    words = ("d.npy", *TESTING[target], "--checkpoint-every", "1000")
+    whole = run("fit", *words, "--out", "whole", cwd=tmp_path)
+    usual = FitProgress.__call__
+
+    def stop_while_testing(progress, record):
+        if record["phase"] == "testing":
+            monkeypatch.setattr(FitProgress, "__call__", usual)
+            signal.raise_signal(asking)
+        return usual(progress, record)
+
+    monkeypatch.setattr(FitProgress, "__call__", stop_while_testing)
+    stopped_fit = run("fit", *words, "--out", "r", cwd=tmp_path)
+    assert stopped_fit.returncode == 128 + asking
+    assert stopped_fit.stderr.splitlines()[-1].endswith("--out r --resume")
+    assert "nothing" not in stopped_fit.stderr
+    assert "--resume" in line(run("fit", *words, "--out", "r", cwd=tmp_path))
+    assert run("fit", *words, "--out", "r", "--resume", cwd=tmp_path).returncode == whole.returncode
+    for name in ("result.json", "vectors.npz"):
+        assert (tmp_path / "r" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert not (tmp_path / "r" / "checkpoint").exists()
+
+
+def test_ctrl_c_after_the_result_was_saved_says_where_it_is(tmp_path, monkeypatch):
+    np.save(tmp_path / "d.npy", 0.3 + np.random.default_rng(0).standard_normal((200, 4, 3)))
+    monkeypatch.setattr("tpca.cli.fit._show", lambda *_: signal.raise_signal(signal.SIGINT))
+    done = run("fit", "d.npy", "--out", "r", cwd=tmp_path)
+    assert done.returncode == 130
+    assert "the result is in 'r'" in done.stderr
+    assert (tmp_path / "r" / "result.json").exists()
 
 
 # What is not ours is never removed -----------------------------------------------------------------------------------

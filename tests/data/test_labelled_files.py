@@ -119,8 +119,8 @@ def test_names_and_coordinates_arrive_wherever_the_samples_lie_and_go_through_a_
     for order in (TURNED, (1, 0, 2)):
         (tmp_path / str(order)).mkdir()
         source = FILES[name](tmp_path / str(order), order)
-        arrives(source, sample_dim="trial")
-        stream = arrives(source, sample_dim=order.index(0))
+        arrives(source, dim="trial")
+        stream = arrives(source, dim=order.index(0))
         if stream.readable_elsewhere and stream.kind != "dask":
             np.testing.assert_array_equal(values(pickle.loads(pickle.dumps(stream))), X)
 
@@ -178,7 +178,7 @@ def test_mat_files_have_the_axes_of_matlab(version, tmp_path):
             file["eeg"], file["fs"] = turned.T, 100.0
         with open(tmp_path / "x.mat", "r+b") as file:
             file.write(b"MATLAB 7.3 MAT-file")
-    np.testing.assert_array_equal(values(open_stream(tmp_path / "x.mat", sample_dim=-1)), X)
+    np.testing.assert_array_equal(values(open_stream(tmp_path / "x.mat", dim=-1)), X)
     np.testing.assert_array_equal(values(open_stream(tmp_path / "x.mat::eeg")), turned)
     with h5py.File(tmp_path / "plain.mat", "w") as file:  # not written by MATLAB
         file["eeg"] = X
@@ -194,7 +194,7 @@ def test_a_turned_store_is_read_batch_by_batch(tmp_path, monkeypatch):
     array[:] = long
     monkeypatch.setattr(stored, "MAX_ENTRIES", 2000)
     monkeypatch.setattr(stored, "BATCH_ENTRIES", 200)
-    stream = open_stream(tmp_path / "x.zarr", sample_dim=2)
+    stream = open_stream(tmp_path / "x.zarr", dim=2)
     sizes = [len(batch) for batch in stream.batches()]
     assert max(sizes) * 20 <= 2000
     np.testing.assert_array_equal(values(stream), np.moveaxis(long, 2, 0))
@@ -210,16 +210,16 @@ SEVERAL = "the Dataset holds several arrays; name one, .* such as 'a', 'b'"
 @pytest.mark.parametrize(
     ("source", "options", "says"),
     [
-        (data_array(), {"sample_dim": "trail"}, BY_NAME),
-        (X, {"sample_dim": "trial"}, "which have no names.* 0 to 2; got 'trial'"),
-        (X, {"sample_dim": 3}, "axis of the array, .* 0 to 2; got 3"),
-        (X, {"sample_dim": True}, "got True"),
-        (X, {"sample_dim": 1.5j}, "got 1.5j"),
-        ([X[:3], X], {"sample_dim": 0, "items": "batches"}, "needs an array or a file, got list"),
-        (open_stream(X), {"sample_dim": 1}, "comes too late"),
+        (data_array(), {"dim": "trail"}, BY_NAME),
+        (X, {"dim": "trial"}, "which have no names.* 0 to 2; got 'trial'"),
+        (X, {"dim": 3}, "axis of the array, .* 0 to 2; got 3"),
+        (X, {"dim": True}, "got True"),
+        (X, {"dim": 1.5j}, "got 1.5j"),
+        ([X[:3], X], {"dim": 0, "items": "batches"}, "needs an array or a file, got list"),
+        (open_stream(X), {"dim": 1}, "comes too late"),
         (data_array().assign_coords(channel=["a", "b", "a", "c"]), {}, r"'a' 2 times along 'channel' .*entries 0, 2"),
         (xarray.Dataset({"a": data_array(), "b": data_array()}), {}, SEVERAL),
-        (X, {"sample": "trial"}, "a long table needs sample, modes and value; modes, value was not given"),
+        (X, {"sample": "trial"}, "a long table needs sample=, modes= and value=; modes, value was not given"),
         (X, {"missing": "zero"}, "missing='zero' is for long tables"),
     ],
 )

@@ -349,7 +349,7 @@ class TestFiles:
             self.fails(work.path / name, "no such file or folder:", name.partition("::")[0])
         self.fails("memory://nowhere/x.zarr", "there is no Zarr array at 'memory://nowhere/x.zarr'")
         self.fails("s3://bucket/x.npy", "only Zarr stores are read from URLs")
-        self.fails("nonsense://bucket/x.zarr", "cannot open 'nonsense://bucket/x.zarr'")
+        self.fails("nonsense://bucket/x.zarr", "scheme 'nonsense'", "s3, gs, az, https, file, memory")
         (work.path / "empty").mkdir()
         self.fails(work.path / "empty", "holds no .npy files and no Zarr array")
         self.fails(f"{npy(data(), work)}::/a", "a .npy file holds one array")

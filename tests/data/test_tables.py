@@ -97,9 +97,68 @@ def test_numbers_and_times_are_sorted_and_levels_that_are_given_stay(tmp_path):
 @pytest.mark.parametrize("form", ["data frame", "csv"])
 def test_rows_of_what_is_held_may_come_in_any_order(form, tmp_path):
     mixed = frame().sample(frac=1, random_state=0)
-    order = mixed["trial"].drop_duplicates().tolist()
     given = {**COLUMNS, "modes": {"gene": GENES, "time": None}}
-    np.testing.assert_array_equal(values(open_stream(FORMS[form](mixed, tmp_path), **given)), X[order])
+    stream = open_stream(FORMS[form](mixed, tmp_path), **given)
+    np.testing.assert_array_equal(values(stream), X)
+    assert stream.labels.samples.tolist() == list(range(len(X)))
+
+
+@pytest.mark.parametrize("form", ["data frame", "csv", "parquet"])
+@pytest.mark.parametrize("missing", ["raise", "zero"])
+def test_samples_that_are_numbers_or_times_are_sorted_and_text_is_not(form, missing, tmp_path):
+    places = np.random.default_rng(1).permutation(len(X))
+    shuffled = frame(X[places])  # sample i of the table, in its order, is sample places[i] of X
+    days = pd.Timestamp("2020-01-01") + pd.to_timedelta(places, "D")
+    for names in (places, places / 8, days):
+        table = shuffled.assign(trial=np.asarray(names)[shuffled["trial"]])
+        stream = open_stream(FORMS[form](table, tmp_path), **COLUMNS, missing=missing)
+        np.testing.assert_array_equal(values(stream), X)
+        assert list(stream.labels.samples) == sorted(names)
+        if stream.readable_elsewhere:
+            np.testing.assert_array_equal(values(pickle.loads(pickle.dumps(stream))), X)
+    words = np.array([f"s{place}" for place in places])
+    table = shuffled.assign(trial=words[shuffled["trial"]])
+    stream = open_stream(FORMS[form](table, tmp_path), **COLUMNS, missing=missing)
+    np.testing.assert_array_equal(values(stream), X[places])
+    assert list(stream.labels.samples) == list(words)
+
+
+@pytest.mark.parametrize("form", ["data frame", "parquet"])
+@pytest.mark.parametrize("column", ["trial", "time"])
+def test_durations_are_sorted_as_times_are(column, form, tmp_path):
+    table = frame(times=[3.0, 1.0, 2.0, 8.0])
+    expected = X[:, :, [1, 2, 0, 3]]
+    seconds = table[column]
+    table[column] = pd.to_timedelta(seconds, "s")
+    stream = open_stream(FORMS[form](table, tmp_path), **COLUMNS)
+    np.testing.assert_array_equal(values(stream), expected)
+    names = stream.labels.samples if column == "trial" else stream.labels.axes[1].coords
+    np.testing.assert_array_equal(names / np.timedelta64(1, "s"), np.unique(seconds))
+
+
+def test_sparse_samples_of_a_parquet_file_are_sorted_and_errors_name_rows_of_the_file(tmp_path):
+    rng = np.random.default_rng(2)
+    counts = np.where(rng.random((40, 12, 15)) < 0.02, rng.integers(1, 9, (40, 12, 15)), 0.0)
+    counts[:, 0, 0] = 1  # every sample has a row
+    places = rng.permutation(len(counts))
+    table = frame(counts[places], list(range(12)), list(range(15)))
+    table["trial"] = places[table["trial"]]
+    table = table[table["count"] != 0].reset_index(drop=True)
+    options = {**COLUMNS, "modes": {"gene": range(12), "time": range(15)}, "missing": "zero"}
+    stream = open_stream(parquet(table, tmp_path), **options)
+    assert isinstance(stream, SparseTableStream)
+    unit_vectors = [np.eye(12)[:1], np.eye(15)[:1]]
+    corner = np.concatenate([batch.scores(unit_vectors)[:, 0] for batch in stream.batches()])
+    np.testing.assert_array_equal(corner, counts[:, 0, 0])
+    last = [np.eye(12)[5:6], np.eye(15)[7:8]]
+    scores = np.concatenate([batch.scores(last)[:, 0] for batch in stream.batches()])
+    np.testing.assert_array_equal(scores, counts[:, 5, 7])
+    table.loc[100, "count"] = np.nan
+    with pytest.raises(TpcaError, match="row 100 "):
+        list(open_stream(parquet(table, tmp_path), **options).batches())
+    twice = pd.concat([table.iloc[:101], table.iloc[100:]])
+    with pytest.raises(TpcaError, match=r"row 101 .* a second time"):
+        list(open_stream(parquet(twice, tmp_path), **options).batches())
 
 
 def test_a_table_of_counts_is_sparse_where_few_cells_have_a_row(tmp_path):
@@ -162,12 +221,12 @@ def again(table, place):
         (lambda t: t.assign(gene=t["gene"].where(t.index != 7)), {}, r"row 7 of .* has no gene; fill column 'gene'"),
         (lambda t: t, {"value": "note"}, r"row 0 of .* has note 'x', expected a number; convert column 'note'"),
         (lambda t: t, {"sample": "who"}, r"has no column 'who'; its columns are 'count', 'gene', 'note', 'time'"),
-        (lambda t: t, {"modes": ["gene"]}, "at least two modes must be different columns"),
-        (lambda t: t, {"modes": ["gene", "gene"]}, "at least two modes must be different columns"),
-        (lambda t: t, {"modes": "gene"}, "modes must be a list of columns"),
+        (lambda t: t, {"modes": ["gene"]}, "two or more axes, modes=, must differ"),
+        (lambda t: t, {"modes": ["gene", "gene"]}, "two or more axes, modes=, must differ"),
+        (lambda t: t, {"modes": "gene"}, "modes= must be a list of columns"),
         (lambda t: t, {"modes": {"gene": ["a", "a"], "time": None}}, "levels of 'gene' must differ"),
         (lambda t: t, {"missing": "drop"}, 'missing must be "raise", "zero" or "nan", got \'drop\''),
-        (lambda t: t, {"sample_dim": "trial"}, "sample_dim='trial' is for arrays; .* in sample="),
+        (lambda t: t, {"dim": "trial"}, "dim='trial' is for arrays; .* in sample="),
         (lambda t: t[:0], {}, "has no rows"),
     ],
 )  # fmt: skip

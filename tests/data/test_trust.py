@@ -7,6 +7,8 @@ import json
 import operator
 import os
 import struct
+import subprocess
+import sys
 import tracemalloc
 import warnings
 import zipfile
@@ -69,6 +71,92 @@ def test_samples_in_another_file_are_refused_by_path_and_taken_from_the_hand(way
         open_stream(f"{tmp_path / 'd.h5'}::x")
     with h5py.File(tmp_path / "d.h5") as file:
         np.testing.assert_array_equal(all_of(file["x"]), SAMPLES)
+
+
+def put_together(path, part, inner="x", *, growing=False):
+    """A file whose dataset ``x`` is virtual, over one part; one that may grow opens its part to know its length."""
+    longest = (None, 4, 5) if growing else None
+    layout = h5py.VirtualLayout(shape=SAMPLES.shape, maxshape=longest, dtype="f8")
+    source = h5py.VirtualSource(part, inner, shape=SAMPLES.shape, maxshape=longest)
+    if growing:
+        layout[: h5py.h5s.UNLIMITED] = source[: h5py.h5s.UNLIMITED]
+    else:
+        layout[:] = source
+    with h5py.File(path, "w") as file:
+        file.create_virtual_dataset("x", layout)
+
+
+def write_hostile(folder):
+    """Files that HDF5 hangs or crashes over; what is asked of each, and what it is refused for."""
+    os.mkfifo(folder / "pipe")
+    for growing in (False, True):
+        put_together(folder / f"pipe {growing}.h5", "pipe", growing=growing)
+        put_together(folder / f"circle {growing}.h5", "." if not growing else f"circle {growing}.h5", growing=growing)
+    put_together(folder / "one.h5", "two.h5")
+    put_together(folder / "two.h5", "one.h5")
+    with h5py.File(folder / "link.h5", "w") as file:
+        file["x"] = h5py.ExternalLink("pipe", "/x")
+        file["soft"] = h5py.SoftLink("/x")
+    put_together(folder / "behind a link.h5", "link.h5", "soft")
+    with h5py.File(folder / "round.h5", "w") as file:
+        file["x"] = h5py.SoftLink("/y")
+        file["y"] = h5py.SoftLink("/x")
+    put_together(folder / "scale.h5", "pipe")
+    with h5py.File(folder / "scale.h5", "a") as file:
+        layout = h5py.VirtualLayout(shape=(4,), dtype="f8")
+        layout[:] = h5py.VirtualSource("pipe", "s", shape=(4,))
+        file.create_virtual_dataset("scale", layout)
+        file["data"] = SAMPLES
+        file["scale"].make_scale("channel")
+        file["data"].dims[1].attach_scale(file["scale"])
+    pipe, part, elsewhere = "is not a regular file", "is put together itself", "lie in another file, 'pipe'"
+    return {
+        "pipe False.h5": pipe,
+        "pipe True.h5": pipe,
+        "pipe True.h5::x": pipe,
+        "circle False.h5": part,
+        "circle True.h5": part,
+        "one.h5": part,
+        "link.h5::x": elsewhere,
+        "link.h5::soft": elsewhere,
+        "behind a link.h5": elsewhere,
+        "round.h5::x": "leads nowhere",
+        "scale.h5::data": pipe,
+        "scale.h5": pipe,
+    }
+
+
+OPENED = """
+import sys, tpca
+for place in sys.argv[1:]:
+    try:
+        stream = tpca.open_stream(place)
+        print("read", sum(len(batch) for batch in stream.batches()))
+    except tpca.TpcaError as error:
+        print(error)
+"""
+
+
+def test_hdf5_files_that_hang_or_crash_the_library_are_refused(tmp_path):
+    """In a process of its own, which may hang or die."""
+    asked = write_hostile(tmp_path)
+    words = [sys.executable, "-c", OPENED, *asked]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    for place, said in zip(asked, done.stdout.splitlines(), strict=True):
+        assert asked[place] in said, (place, said)
+
+
+def test_a_soft_link_and_a_part_behind_one_are_followed_inside_their_file(tmp_path):
+    with h5py.File(tmp_path / "part.h5", "w") as file:
+        file["group/x"] = SAMPLES
+        file["soft"] = h5py.SoftLink("group")
+        file["group/near"] = h5py.SoftLink("x")
+    put_together(tmp_path / "v.h5", "part.h5", "/soft/near")
+    for place in ("part.h5::soft/x", "part.h5::/group/near", "part.h5::soft/near", "v.h5"):
+        np.testing.assert_array_equal(all_of(str(tmp_path / place)), SAMPLES)
+    with pytest.raises(StreamError, match="no array 'group/none'"):
+        open_stream(f"{tmp_path / 'part.h5'}::group/none")
 
 
 def saved(folder, **options):

@@ -190,6 +190,16 @@ class TestBits:
         assert told(there) == told(local)
         assert there.n_skipped == {"omit": 33, "zero": 29}.get(kind, 0)
 
+    @pytest.mark.parametrize("kind", ["shuffled", "omit", "zero"])
+    def test_scores_lie_where_their_samples_do(self, kind, client, work):
+        source = DATA[kind](work)
+        pca = TensorPCA(random_state=0, n_resamples=19).fit(samples_of(150))
+        scores = pca.transform(DaskEngine(client, source))
+        np.testing.assert_array_equal(scores, pca.transform(source))
+        assert int(np.isnan(scores[:, 0]).sum()) == {"omit": 33, "zero": 29}.get(kind, 0)
+        if kind == "omit":
+            assert np.isnan(scores[[3, 20, 21, 100, *range(30, 47)]]).all()
+
     def test_whole_groups_that_are_left_out(self, client, work, rng):
         """Their places in the tree stay empty: what follows does not move up."""
         samples = samples_of(96)

@@ -48,7 +48,6 @@ def test_a_fit_is_the_same_wherever_the_samples_are(home, solver):
 
 
 OPTIONS = [
-    ({"solver": "race", "whiten": "modes"}, {}),
     ({"solver": "race", "n_components": 2}, {}),
     ({"solver": "least_squares", "whiten": "modes"}, {}),
     ({"solver": "least_squares", "nan_policy": "zero"}, {}),

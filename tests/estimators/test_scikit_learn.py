@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from tpca import MomentPCA, TensorCCA, TensorPCA
+from tpca import TensorCCA, TensorPCA
 
 
 class FoldedPCA(TensorPCA):
@@ -84,8 +84,6 @@ FEW_ROWS = {
 
 def expected(estimator):
     """Checks that fail, and why."""
-    if isinstance(estimator, MomentPCA):  # whose samples are rows of a table
-        return {name: NO_TABLE[name] for name in ("check_complex_data", "check_dtype_object")}
     if type(estimator) is TensorPCA:  # which takes tables: samples of one axis
         return {name: why for name, why in NO_TABLE.items() if name != "check_n_features_in"}
     return NO_TABLE | FEW_ROWS if isinstance(estimator, TensorCCA) else NO_TABLE
@@ -94,7 +92,7 @@ def expected(estimator):
 # A check that is listed and passes fails the test, too: xfail_strict.
 @pytest.mark.filterwarnings("ignore")  # of data made for other purposes, in which there often is no signal
 @parametrize_with_checks(
-    [FoldedPCA(solver="race", random_state=0), *(one(random_state=0) for one in (TensorPCA, TwiceCCA, MomentPCA))],
+    [FoldedPCA(solver="race", random_state=0), *(one(random_state=0) for one in (TensorPCA, TwiceCCA))],
     expected_failed_checks=expected,
 )
 def test_the_checks_of_scikit_learn(estimator, check):

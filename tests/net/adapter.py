@@ -1,6 +1,6 @@
 """How a row of the net is fitted: the only file that knows the names of parameters and attributes.
 
-Rows use words of their own: ``method`` ("race", "paper", "mean", "effect", "variation", "views", "sources"), and
+Rows use words of their own: ``method`` ("race", "paper", "mean", "effect", "variation", "views"), and
 ``options`` by the names that users know.  Where a name of the public face changes, this file changes, and no row does.
 """
 
@@ -33,8 +33,6 @@ def estimator_of(method, options, truth=None, checkpoint=None, on_round=None):
         keeping["callbacks"] = [lambda record: on_round(int(record["samples"]))]
     if method == "views":
         return tpca.TensorCCA(random_state=0, **options)
-    if method == "sources":
-        return tpca.MomentPCA(random_state=0, **options)
     if method == "paper":
         schedule = options.get("schedule")
         if schedule == "theorem":
@@ -104,9 +102,6 @@ def answer_of(method, estimator):
         if method == "views":
             vectors, strengths = _by_component(estimator.weights_), estimator.moments_
             noted = {"correlations": estimator.correlations_, "p_values": estimator.p_values_}
-        elif method == "sources":
-            vectors, strengths = _by_component([estimator.components_, estimator.directions_]), estimator.strengths_
-            noted = {"p_values": estimator.p_values_, "errors": estimator.standard_errors_}
         else:
             vectors, strengths = _by_component(estimator.components_), estimator.strengths_
             noted = {

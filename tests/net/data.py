@@ -127,17 +127,7 @@ def views(dims, n, seed, strengths, skewed=False):
     return {"X": tables}
 
 
-def sources(d, n, seed, law="exponential", gaussian=0):
-    """A table of mixed independent sources, the last few of them Gaussian."""
-    rng = np.random.default_rng(seed)
-    draw = {"exponential": rng.exponential, "laplace": rng.laplace, "uniform": rng.uniform}[law]
-    S = draw(size=(n, d))
-    if gaussian:
-        S[:, d - gaussian :] = rng.standard_normal((n, gaussian))
-    return {"X": S @ rng.standard_normal((d, d)).T}
-
-
-KINDS = {made.__name__: made for made in (spiked, endless, effect, varying, sparse, views, sources)}
+KINDS = {made.__name__: made for made in (spiked, endless, effect, varying, sparse, views)}
 
 
 def made(spec):

@@ -63,19 +63,6 @@ def test_sensor_array(quick):
 
 
 @pytest.mark.slow
-def test_moment_ica(quick):
-    found, _ = quick("moment_ica")
-    assert [found["found"][order].significant_.sum() for order in (3, 4)] == [3, 3]
-    assert found["matches"]["fourth cumulant"].min() > 0.99
-    assert found["matches"]["third moment"][1:].min() > 0.99  # the two sources that are skewed
-    assert sum(found["nothing"]) <= 5  # of 20 at 5 %: six or more come by chance in 3 of 10 000 runs
-    means = {kind: {name: np.mean(v) for name, v in each.items()} for kind, each in found["distances"].items()}
-    peers = ("FastICA, cube", "FastICA, logcosh")
-    assert all(each["order 4"] < 1.2 * each[peer] for each in means.values() for peer in peers)
-    assert means["skewed"]["order 3"] < means["skewed"]["FastICA, logcosh"]
-
-
-@pytest.mark.slow
 def test_order6(quick):
     found, _ = quick("order6_stream")
     for name in ("race", "mean"):

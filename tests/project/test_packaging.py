@@ -75,7 +75,10 @@ def test_every_citation_of_the_paper_has_an_entry():
 @pytest.mark.slow
 def test_a_plain_install_fits_saves_and_names_what_is_missing(built, tmp_path):
     """With the required packages only: those of the extras cannot be imported there."""
-    extras = ("matplotlib", "jinja2", "zarr", "h5py", "dask", "xarray", "pyarrow", "pandas", "h5netcdf", "distributed")
+    extras = (
+        *("matplotlib", "jinja2", "zarr", "h5py", "dask", "xarray", "pyarrow", "pandas", "h5netcdf", "distributed"),
+        "numba",  # of research only
+    )
     program = f"""
 import sys
 sys.modules.update(dict.fromkeys({extras!r}))

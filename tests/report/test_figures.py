@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import xarray
 
-from tpca import MomentPCA, SpikedTensor, TensorCCA, TensorPCA
+from tpca import SpikedTensor, TensorCCA, TensorPCA
 from tpca.errors import SampleError, TpcaError
 from tpca.labels import Axis, Labels
 from tpca.report.figures import BARS, FEW
@@ -133,9 +133,6 @@ def test_covariates_have_their_own_scores_and_maps_and_views_and_tables_their_lo
     np.testing.assert_allclose(first.lines[-1].get_ydata(), cca.loadings_[0][0])
     np.testing.assert_allclose(second.lines[-1].get_ydata(), cca.loadings_[1][0])
     np.testing.assert_allclose(scores.lines[0].get_ydata(), cca.transform(views)[1][:, 0])
-    ica = MomentPCA(random_state=0).fit(rng.exponential(size=(2000, 3)) @ rng.standard_normal((3, 3)))
-    (column,) = panels(ica.plot())
-    np.testing.assert_allclose(column.lines[-1].get_ydata(), ica.directions_[0])
 
 
 def test_many_names_are_few_bars_and_rows_and_long_axes_one_axis_and_strange_dates_are_drawn():

@@ -8,7 +8,7 @@ import pytest
 import xarray
 from sklearn.exceptions import NotFittedError
 
-from tpca import MomentPCA, PaperSolver, SpikedTensor, TensorCCA, TensorPCA
+from tpca import PaperSolver, SpikedTensor, TensorCCA, TensorPCA
 from tpca.wording import with_error
 
 DIMS = (4, 30, 5)
@@ -136,17 +136,7 @@ def test_views_are_summed_up_with_the_names_of_their_columns():
     assert "  left   gene " in str(named.summary())
 
 
-def test_a_fit_of_a_table_is_summed_up():
-    rng = np.random.default_rng(5)
-    rows = pandas.DataFrame(rng.exponential(size=(3000, 3)) @ rng.standard_normal((3, 3)), columns=["x", "y", "z"])
-    told = str(MomentPCA(n_components=2, random_state=0).fit(rows).summary())
-    assert told.startswith("Signal: p = ")
-    assert "\n3,000 rows of 3 columns\n\nsource 1: skewness " in told
-    assert "columns of the mixing matrix" in told
-    twice = np.vstack([rows, 2 * rows.mean() - rows])  # symmetric about its mean: no skewness at all
-    with pytest.warns(match="No source was proven"):
-        none = MomentPCA(random_state=0).fit(twice)
-    assert "give more rows, or the other order of the moment." in str(none.summary())
+def test_numbers_and_their_errors_in_words():
     assert with_error(0.1, 0.004) == "0.100 ± 0.004"
     assert with_error(-0.9, 0.02) == "−0.90 ± 0.02"
     assert with_error(0.4, np.inf) == with_error(0.4, np.nan) == "0.400"
@@ -155,7 +145,7 @@ def test_a_fit_of_a_table_is_summed_up():
 
 
 def test_before_a_fit_there_is_nothing_to_show():
-    estimators = (TensorPCA(), TensorCCA(), MomentPCA())
+    estimators = (TensorPCA(), TensorCCA())
     for show in (lambda e: e.summary(), lambda e: e.plot(), lambda e: e.report("r.html"), lambda e: e.save("r")):
         for estimator in estimators:
             with pytest.raises(NotFittedError):

@@ -45,7 +45,7 @@ NOISES = {
     "offset": lambda rng, shape: rng.standard_normal(shape) + 3,  # a signal
 }
 # Nobody looks for what turns round slowly, which would keep the race from any claim.
-UNWARNED = {"groups": 1, "whiten": None}
+UNWARNED = {"groups": 1}
 
 SHAPES = [(60, 6, 11), (60, 2, 2), (50, 4, 5, 3), (40, 3, 3, 3), (30, 2, 3, 2, 3), (9, 5, 4)]
 

@@ -24,7 +24,7 @@ from stream_suite import Workspace, npy, pieces, zarr_array
 from tpca import SpikedTensor, open_stream
 from tpca.data import open_views, stored
 from tpca.data import rows as vectors
-from tpca.data.rows import open_rows, row_keys
+from tpca.data.rows import row_keys
 from tpca.engines import DaskEngine, LocalEngine, PushEngine
 from tpca.engines import base as groups
 from tpca.engines.base import cut_samples
@@ -36,8 +36,6 @@ from tpca.randomness import generator
 from tpca.solvers import folds
 from tpca.solvers.folds import FirstLook, FoldedRows, FoldMoments, Folds, contracted, held_scores
 from tpca.solvers.least_squares.solver import Answer, LeastSquares, Residuals
-from tpca.solvers.race.noise import ModeMoments
-from tpca.solvers.sources import contrast_sums, influence
 from tpca.solvers.variation import Rows, slope_sums
 from tpca.solvers.views import relations, rows_of, with_columns
 from tpca.tensors import (
@@ -66,8 +64,6 @@ VECTORS = [RNG.standard_normal((2, d)) for d in DIMS]
 MEANS = [view.mean(axis=0) for view in VIEWS]
 KNOWN = RankOne(0.7, tuple(RNG.standard_normal(d) for d in DIMS))
 FOLD = np.random.default_rng(3).integers(0, 4, ROWS).astype(np.int8)  # three folds, and rows that are never held out
-TABLE = np.random.default_rng(1).standard_normal((ROWS, sum(DIMS)))
-WEIGHTS = np.random.default_rng(2).standard_normal((2, sum(DIMS)))
 SINGLES, PAIR = Partition.singles(DIMS), Partition(DIMS, ((2, 0), (1,)))
 
 
@@ -197,32 +193,6 @@ def relations_of(views):
     return [scores.T @ scores, *(scores.T @ view for view in views)]
 
 
-def contrast_sums_of(rows):
-    """Moments of y³ and tanh 2y, and rows times scores and functions of them, without those of the first fold."""
-    rows = rows[FOLD != 0]
-    y = rows @ WEIGHTS.T
-    each = [(y**3, 3 * y**2), (np.tanh(2 * y), 2 * np.cosh(2 * y) ** -2.0)]
-    moments = [[a.sum(axis=0) for a in (g, g**2, y * g, slope, y)] for g, slope in each]
-    own = np.stack([y[:, 0] ** 3, np.tanh(2 * y[:, 1])])
-    return [np.array(len(rows)), rows.sum(axis=0), np.array(moments), np.stack([y.T @ rows, own @ rows])]
-
-
-def influence_of(rows):
-    y = rows @ WEIGHTS.T
-    h = y**2 - 0.5 - 0.1 * y
-    return [(h**2).T @ rows**2, (h**2 * y).T @ rows, np.sum(h**2 * y**2, axis=0)]
-
-
-def mode_moments_of(samples, modes=(0, 2), step=1):
-    """Sums of the Gram matrices of unfoldings of samples, or of every ``step``-th slice of them, of length one."""
-    found = []
-    for m in modes:
-        some = samples[:, :, ::step] if m == 0 else samples[:, ::step]
-        units = [np.moveaxis(x / np.linalg.norm(x), m, 0).reshape(DIMS[m], -1) for x in some]
-        found.append(sum(u @ u.T for u in units))
-    return found
-
-
 @dataclass(frozen=True)
 class Case:
     """An accumulator, what is asked of it, and the same worked out in the slowest way."""
@@ -232,7 +202,6 @@ class Case:
     naive: Callable[[object], list]
     views: bool = False
     rtol: float = 1e-12
-    table: bool = False
     folds: bool = False
 
 
@@ -303,14 +272,6 @@ CASES = {
     "sub-batches": Case(lambda: Gradients(PARTED, SCALE, EDGES), parted, sub_batches_of),
     "rewards": Case(lambda: Rewards(VECTORS), lambda p: [p.rewards], rewards_of),
     "sample gradients": Case(lambda: SampleGradients(FRESH), lambda p: [p.gradients], sample_gradients_of),
-    "mode moments": Case(
-        lambda: ModeMoments(DIMS, (0, 2), 2**16), lambda p: [p.moments[0], p.moments[2]], mode_moments_of
-    ),
-    "some moments": Case(
-        lambda: ModeMoments(DIMS, (0, 1, 2), 30),
-        lambda p: list(p.moments.values()),
-        lambda x: mode_moments_of(x, range(3), 2),
-    ),
     "scores": Case(
         lambda: BatchLists(scores, VECTORS, MEANS),
         lambda p: p.joined(),
@@ -363,14 +324,8 @@ CASES = {
         views=True,
     ),
     "rows": Case(lambda: BatchLists(rows_of, 1), lambda p: p.joined(), lambda x: [x[1]], views=True),
-    "contrasts": Case(
-        lambda: BatchSums(contrast_sums, WEIGHTS, np.array([1, 3]), (1, 3), 0), sums_of, contrast_sums_of, table=True
-    ),
-    "influence": Case(
-        lambda: BatchSums(influence, WEIGHTS, 0, np.array([[0.5, 0.5], [0.1, 0.1]])), sums_of, influence_of, table=True
-    ),
 }
-OF_FEW = ("sample gradients", "mode moments")  # a law draws their samples one by one
+ONE_BY_ONE = "sample gradients"  # a law draws its samples one by one
 EVERY = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 STORES = ("array", "npy", "zarr", "iterable")
 
@@ -395,8 +350,7 @@ def places(tmp_path_factory):
         "npy": [npy(view, work) for view in VIEWS],
         "zarr": [zarr_array(view, work, chunks=(BATCH, view.shape[1])) for view in VIEWS],
     }
-    table = {"npy": npy(TABLE, work), "zarr": zarr_array(TABLE, work, chunks=(BATCH, sum(DIMS)))}
-    return {"npy": npy(SAMPLES, work), "zarr": zarr_array(SAMPLES, work, chunks=(5, *DIMS))}, views, table
+    return {"npy": npy(SAMPLES, work), "zarr": zarr_array(SAMPLES, work, chunks=(5, *DIMS))}, views
 
 
 @pytest.fixture(scope="module")
@@ -411,9 +365,6 @@ def client():
 
 def opened(case, store, places):
     """A fresh stream."""
-    if case.table:
-        parts = [TABLE[i : i + BATCH] for i in range(0, ROWS, BATCH)]
-        return in_folds(open_rows({"array": TABLE, "iterable": iter(parts), **places[2]}[store]))
     if case.views:
         parts = [tuple(view[i : i + BATCH] for view in VIEWS) for i in range(0, ROWS, BATCH)]
         stream = open_views({"array": VIEWS, "iterable": iter(parts), **places[1]}[store])
@@ -428,11 +379,9 @@ def in_folds(stream):
 
 
 def batches_of(case):
-    if case.views or case.table:
-        given = [TABLE] if case.table else VIEWS
-        batches = [RowsBatch([v[i : i + BATCH] for v in given], i) for i in range(0, ROWS, BATCH)]
-        stream = open_rows(TABLE) if case.table else open_views(VIEWS)
-        return list(map(in_folds(stream).made, batches)) if case.folds or case.table else batches
+    if case.views:
+        batches = [RowsBatch([v[i : i + BATCH] for v in VIEWS], i) for i in range(0, ROWS, BATCH)]
+        return list(map(in_folds(open_views(VIEWS)).made, batches)) if case.folds else batches
     return [DenseBatch(SAMPLES[i : i + 5], i) for i in range(0, N, 5)]
 
 
@@ -449,14 +398,14 @@ def bits(case, part):
 
 
 def references(case):
-    return case.naive(TABLE if case.table else VIEWS if case.views else SAMPLES)
+    return case.naive(VIEWS if case.views else SAMPLES)
 
 
 @EVERY
 @pytest.mark.parametrize("store", STORES)
 def test_the_local_engine(case, store, places):
     part = LocalEngine(opened(case, store, places)).reduce(case.blank())
-    assert part.n == (ROWS if case.views or case.table else N)
+    assert part.n == (ROWS if case.views else N)
     close_to(case.result(part), references(case), case.rtol)
 
 
@@ -473,13 +422,13 @@ def test_a_cluster_gives_the_bits_of_one_process(case, places, client):
 
 @EVERY
 def test_the_push_engine(case):
-    engine, blank, n = PushEngine(DIMS), case.blank(), ROWS if case.views or case.table else N
+    engine, blank, n = PushEngine(DIMS), case.blank(), ROWS if case.views else N
     done = [engine.push(batch, blank, n) for batch in batches_of(case)]
     assert done[:-1] == [None] * (len(done) - 1)
     close_to(case.result(done[-1]), references(case), case.rtol)
 
 
-@pytest.mark.parametrize("name", ["sum", "gradients", "one gradient", "half precision", *OF_FEW])
+@pytest.mark.parametrize("name", ["sum", "gradients", "one gradient", "half precision", ONE_BY_ONE])
 def test_the_law_engine(name):
     """One draw of the mean answers for all samples: as if each of them were the mean."""
     case, truth = CASES[name], SpikedTensor.random(DIMS, 1.5, random_state=1)
@@ -489,7 +438,7 @@ def test_the_law_engine(name):
 
     part = engine().reduce(case.blank())
     assert part.n == N
-    if name in OF_FEW:
+    if name == ONE_BY_ONE:
         noise = generator(3, "law").standard_normal((N, *DIMS))
         close_to(case.result(part), case.naive(noise + truth.signal()), case.rtol)
         return
@@ -573,7 +522,7 @@ def test_going_on_from_a_position_gives_the_bits_of_an_uninterrupted_reading(cas
         assert rest(again) == expected
 
 
-@pytest.mark.parametrize("name", ["sum", "gradients", "sub-batches", *OF_FEW])
+@pytest.mark.parametrize("name", ["sum", "gradients", "sub-batches", ONE_BY_ONE])
 def test_a_law_goes_on_from_a_position(name):
     case, engine = CASES[name], LawEngine(None, random_state=1, dims=DIMS, max_samples=N)
     engine.reduce(case.blank(), 17)
@@ -602,7 +551,7 @@ def test_every_accumulator_of_the_package_is_here():
 SINGLE = SAMPLES.astype(np.float32)
 
 
-ON_DEVICES = ("sum", "rewards", "gradients", "sub-batches", *OF_FEW, "some moments")
+ON_DEVICES = ("sum", "rewards", "gradients", "sub-batches", ONE_BY_ONE)
 
 
 def slow_jax(names):
@@ -722,11 +671,3 @@ def test_a_missing_package_is_named_and_what_is_no_real_number_refused(monkeypat
     monkeypatch.setattr("tpca.tensors.namespaces.COMPAT", ("no_such_package",))
     with pytest.raises(SampleError, match=r"torch need the package array-api-compat.*tpca\[arrays\]"):
         open_stream(Tensor())
-
-
-@pytest.mark.parametrize("home", homes(NUMPY, STRICT))
-def test_what_learns_the_noise_names_the_sample_that_misses_entries(home):
-    holes = SINGLE.copy()
-    holes[17, 0, 1, 2] = np.nan
-    with pytest.raises(SampleError, match="sample 17 contains NaN or Inf"):
-        LocalEngine(home.put(holes)).reduce(ModeMoments(DIMS, (0, 1), 2**16), N)

@@ -33,6 +33,6 @@ def test_halves_keep_equal_modes_in_order_and_what_is_no_partition_is_refused():
     for groups in (((0, 1),), ((0, 1), (1, 2)), ((0, 1), (2, 3), ()), ((0, 4), (1, 2))):
         with pytest.raises(PartitionError, match=r"exactly once"):
             Partition((3, 4, 5, 6), groups)
-    for dims, says in (((5,), "at least 2 modes"), ((5, 1), "at least 2 long"), ((), "2 modes")):
+    for dims, says in (((5,), "at least 2 axes"), ((5, 1), "at least 2 long"), ((), "2 axes")):
         with pytest.raises(ModelError, match=says):
             Partition.singles(dims)

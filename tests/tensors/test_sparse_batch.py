@@ -1,9 +1,8 @@
+import sys
 import tracemalloc
 from dataclasses import dataclass
 from typing import Any
-from unittest import mock
 
-import numba
 import numpy as np
 import pytest
 import scipy.sparse
@@ -12,10 +11,8 @@ from naive import dense_samples
 from tpca import RaceSolver, open_stream
 from tpca.errors import SampleError
 from tpca.tensors import Query
-from tpca.tensors import sparse as module
 from tpca.tensors.blocks import Partition
 from tpca.tensors.sparse import SparseBatch
-from tpca.threads import compiled
 
 
 @dataclass
@@ -34,32 +31,6 @@ def some_entries(dims, n, entries, rng, dtype=np.float64):
     return coords, rng.standard_normal(entries).astype(dtype), np.sort(rng.integers(0, n, entries)), n, dims
 
 
-def test_the_compiled_loop_is_the_loop_as_written(rng):
-    places = rng.integers(0, 7, (3, 20))
-    rows, values = tuple(rng.standard_normal((3, 2, 7))), rng.standard_normal(20)
-    results = []
-    for loop in (module._add_entries, numba.njit(module._add_entries)):
-        targets = tuple(np.zeros((3, 2, 7)))
-        loop(values, places, places, rows, targets, np.array([True, False, True]))
-        results.append(np.stack(targets))
-    assert results[0][0].any()
-    assert not results[0][1].any()
-    np.testing.assert_allclose(results[0], results[1], rtol=1e-12, atol=1e-14)
-
-
-def test_code_that_cannot_be_kept_is_compiled_for_this_run_only():
-    def njit(cache=False, nogil=False):
-        if cache:
-            raise RuntimeError("cannot cache function: no locator available")
-        return lambda function: function
-
-    def loop():
-        """One that nobody has asked for before."""
-
-    with mock.patch.object(numba, "njit", njit):
-        assert compiled(loop) is loop
-
-
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("wanted", [None, (0,)])
 def test_cost_is_that_of_the_entries_in_huge_dims(rng, dtype, wanted):
@@ -72,8 +43,6 @@ def test_cost_is_that_of_the_entries_in_huge_dims(rng, dtype, wanted):
     for block, places in zip(replicas, parts[0], strict=True):
         block[:, places] = rng.standard_normal((count, 100))
     query = Query(partition, tuple(replicas), wanted)
-    warm = [{m: np.zeros((count, *partition.shapes[m])) for m in query.blocks}]
-    batch.add_gradients([query], warm)  # compiles
     sums = [{m: np.zeros((count, *partition.shapes[m])) for m in query.blocks}]
     tracemalloc.start()
     try:
@@ -126,14 +95,14 @@ GOOD = ([[0, 1], [2, 0]], [1.0, 2.0], (2, 3))
         ([([[0, 1], [2, 0]], [1.0, np.inf], (2, 3))], "sample 0 contains NaN or Inf"),
         ([([[0, 1], [2, 0]], [1.0, 2j], (2, 3))], "real numbers, got dtype complex128 at sample 0"),
         ([([[0, 1], [2, 0]], ["a", "b"], (2, 3))], "real numbers, got dtype"),
-        ([([[0, 1]], [1.0, 2.0], (2, 3))], r"\(modes, entries\) = \(2, 2\), got \(1, 2\)"),
+        ([([[0, 1]], [1.0, 2.0], (2, 3))], r"\(axes, entries\) = \(2, 2\), got \(1, 2\)"),
         ([([[0, 1], [2, 0]], [[1.0], [2.0]], (2, 3))], r"values of shape \(2, 1\)"),
         ([([[0.5, 1], [2, 0]], [1.0, 2.0], (2, 3))], "coords must be integers, got dtype float64"),
-        ([([[0, 1]], [1.0, 2.0], (2,))], r"at least 2 modes, got shape \(2,\)"),
+        ([([[0, 1]], [1.0, 2.0], (2,))], r"at least 2 axes, got shape \(2,\)"),
         ([np.ones((2, 3))], r"coords, data and shape, got ndarray of shape \(2, 3\) at sample 0"),
         ([3.0], "got float at sample 0"),
         ([scipy.sparse.eye_array(2).tocsr(), np.eye(2)], r"got ndarray of shape \(2, 2\) at sample 1"),
-        ([scipy.sparse.coo_array(np.ones(3))], r"at least 2 modes, got shape \(3,\) at sample 0"),
+        ([scipy.sparse.coo_array(np.ones(3))], r"at least 2 axes, got shape \(3,\) at sample 0"),
         ([scipy.sparse.eye_array(2), scipy.sparse.eye_array(3)], r"shape \(2, 2\) as the first one, got \(3, 3\) at"),
         ([Coo([[0], [1]], [1.0], (2, 2), fill_value=1.5)], "got fill_value 1.5 at sample 0"),
     ],
@@ -167,6 +136,14 @@ def test_a_race_on_sparse_samples_is_that_on_dense_ones(rng):
         np.testing.assert_allclose(a, b, atol=1e-3)  # searches in 16 bits: rounding may fall either way
     # The entries' spread is about 8/sqrt(1200)/0.05 * sqrt(0.05) = 1: squared error 40/(64 * 400), far below 0.05.
     assert min(abs(float(a @ b)) for a, b in zip(sparse.vectors, planted, strict=True)) > 0.95
+
+
+def test_sparse_samples_need_no_compiler(rng, monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    samples, planted = _planted_sparse(rng)
+    race = RaceSolver(random_state=1).run(samples)
+    for vector, expected in zip(race.vectors, planted, strict=True):
+        assert abs(float(vector @ expected)) > 0.95  # as above
 
 
 def test_sparse_streams_may_be_lists_or_iterators_and_name_bad_shapes(rng):

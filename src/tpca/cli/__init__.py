@@ -6,9 +6,7 @@ algorithm has no test of whether there is a signal), 130 interrupted.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import os
 import sys
 import warnings
 from typing import Annotated, Any
@@ -17,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from tpca import __version__
+from tpca.cli.streams import drop, prepare_streams, say
 from tpca.errors import TpcaError, one_line
 from tpca.wording import printable
 
@@ -87,7 +86,7 @@ def _say_no_more_than_needed() -> None:
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
         if category.__module__.startswith("tpca."):
-            sys.stderr.write(f"tpca: {printable(str(message))}\n")
+            say(f"tpca: {printable(str(message))}\n")
         else:
             warn(message, category, *where, **more)
 
@@ -97,6 +96,7 @@ def _say_no_more_than_needed() -> None:
 
 def main() -> None:
     """Entry point: errors that tpca raises on purpose become one line and exit code 2, as do the machine's limits."""
+    prepare_streams()
     _say_no_more_than_needed()
     try:
         try:
@@ -108,15 +108,14 @@ def main() -> None:
     except (MemoryError, RecursionError) as error:
         said, code = f"{one_line(error)}; give smaller or less nested data, or a machine with more memory.", 2
     except OSError as error:
-        with contextlib.suppress(OSError, ValueError):  # what could not be written is dropped, not tried again
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop(sys.stdout)
         if isinstance(error, BrokenPipeError):  # who was reading has seen enough
             raise SystemExit(1) from None
-        full = f"cannot write to standard output: {error.strerror or error}; make room there"
+        full = f"cannot write to standard output: {error.strerror or error}; send it to a place with room"
         said, code = f"{full if error.filename is None else printable(one_line(error))}.", 2
     except KeyboardInterrupt:
         said, code = "interrupted.", 130
     else:
         return
-    sys.stderr.write(f"tpca: {said}\n")
+    say(f"tpca: {said}\n")
     raise SystemExit(code)

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tpca.cli import options
-from tpca.cli.options import option
-from tpca.cli.output import check_place, put, put_json, room_at, using_result, write_report
+from tpca.cli.options import option, place
+from tpca.cli.output import check_page, check_place, put, put_json, room_at, using_result, write_report
 from tpca.cli.progress import bars
 from tpca.errors import OutputError, StreamError
-from tpca.wording import amount, approximately, duration, shape, with_error
+from tpca.wording import amount, approximately, count, duration, shape, with_error
 
 if TYPE_CHECKING:
     from tpca.data import Stream
-
-Folder = Annotated[Path, typer.Argument(help="Folder that tpca fit --out wrote.", show_default=False, metavar="DIR")]
 
 # score ----------------------------------------------------------------------------------------------------------
 
@@ -31,7 +29,7 @@ SAID |= {"views": "correlation of the scores"}
 def score(
     ctx: typer.Context,
     data: options.Data,
-    folder: Folder,
+    folder: options.Folder,
     y: options.Y = None,
     nuisance: options.Nuisance = None,
     truth: Annotated[bool, option("Compare with the truth beside the data.", "--truth")] = False,
@@ -66,7 +64,8 @@ def score(
     with using_result(folder):
         stream = options.opened_as_fitted(result, data, ctx.params)
         found = result.score(stream, options.read_columns(y), nuisance=options.read_columns(nuisance))
-        told = {"score": float(found), "standard_error": found.standard_error, "samples": stream.length}
+        told: dict[str, Any] = {"score": float(found), "standard_error": found.standard_error}
+        told |= {"samples": found.n_samples, "left_out": found.n_skipped}
         if truth:  # the component that is nearest to what is beside the data
             known = read_truth(truth_path(data[0]))
             each = [known.overlaps([v[c] for v in result.vectors]).tolist() for c in range(len(result.components))]
@@ -77,8 +76,9 @@ def score(
         put_json(told)
         return
     summed = f", summed over {len(result.components)} components" if len(result.components) > 1 else ""
-    rows = "" if stream.length is None else f", {stream.length:,} {'rows' if result.kind == 'views' else 'samples'}"
-    put(f"{SAID[kind]} {with_error(float(found), found.standard_error)}{summed}{rows}")
+    rows = f", {count(found.n_samples, 'row' if result.kind == 'views' else 'sample')}"
+    left_out = f", {found.n_skipped:,} left out" if found.n_skipped else ""
+    put(f"{SAID[kind]} {with_error(float(found), found.standard_error)}{summed}{rows}{left_out}")
     if truth:
         put(f"component {told['component'] + 1} against the truth of strength {told['strength']:g}:")
         width = max(map(len, told["axes"]))
@@ -91,29 +91,38 @@ def score(
 
 def report(
     ctx: typer.Context,
-    folder: Folder,
-    out: Annotated[Path | None, option("The file to write; DIR/report.html by default.")] = None,
-    data: Annotated[list[str] | None, option("Where the data are now, if they were moved.")] = None,
+    folder: options.Folder,
+    out: Annotated[Path | None, place("The file to write; DIR/report.html by default.")] = None,
+    data: Annotated[list[str] | None, option("Where the data are now: moved, or at a URL.")] = None,
+    y: options.Y = None,
     scores: options.Scores = True,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Make one HTML page of a result.
 
-    The data are read once more, to draw the scores of the samples; if they cannot be, the page goes without.
+    The data, and --y of the fit, are read once more, to draw the scores of the samples; if they cannot be, the page
+    goes without. What the result says of them is followed to paths of this machine; a URL must be given here.
     """
     from tpca.result import load
 
-    options.refuse_idle(ctx)
     path = out or folder / "report.html"
     result = load(folder)
-    check_place(path, file=True)
-    source = data or ([result.source] if isinstance(result.source, str) else result.source)
+    options.refuse_idle(ctx, "views" if result.kind == "views" else result.target)
+    stored = [result.source] if isinstance(result.source, str) else result.source
+    source = data or stored
+    stored_y = result.settings.get("y")
+    check_page(path, overwrite, data=[*source, y or stored_y])
 
     def read() -> tuple[Any, Any]:
+        if not data:
+            options.check_stored_places(stored, "--data")
+        if y is None and stored_y is not None:
+            options.check_stored_places([stored_y], "--y")
         samples = options.opened_as_fitted(result, source, {})
-        return result.transform(samples), options.read_columns(result.settings.get("y"))
+        return result.transform(samples), options.read_columns(y or stored_y)
 
     with using_result(folder):
-        write_report(result, path, read if scores else None)
+        write_report(result, path, read if scores else None, overwrite)
     put(f"{path}: {amount(os.path.getsize(path))}")
 
 
@@ -132,7 +141,7 @@ def info(
     as_json: options.AsJson = False,
 ) -> None:
     """Say what is in a file of samples, or in a result."""
-    if (Path(path) / "result.json").is_file():
+    if path and (Path(path) / "result.json").is_file():
         from tpca.result import load
 
         options.refuse_idle(ctx, "result")
@@ -204,7 +213,7 @@ def _described(stream: Stream, path: str) -> dict[str, Any]:
 
 def generate(
     ctx: typer.Context,
-    out: Annotated[Path, option("File to write: .npy or .zarr.", show_default=False)],
+    out: Annotated[Path, place("File to write: .npy or .zarr.", show_default=False)],
     order: Annotated[int, option("Number of axes of a sample.")] = 4,
     dim: Annotated[int, option("Length of every axis.")] = 16,
     dims: Annotated[str | None, option("Lengths of all axes instead, such as 12,10,8.")] = None,
@@ -229,7 +238,7 @@ def generate(
     """
     from rich.console import Console
 
-    from tpca.data.write import truth_path, write_samples
+    from tpca.data.write import check_samples_place, truth_path, write_samples
     from tpca.model import Samples, SpikedTensor, check_dtype
     from tpca.planning import tensor_dims
     from tpca.solvers.options import machine_memory
@@ -238,9 +247,7 @@ def generate(
     lengths = tensor_dims(*((order, dim, None) if dims is None else (None, None, dims)))
     beside = truth_path(out)
     check_place(out.parent)
-    # Data with a truth beside them were generated, and can be again; anything else is somebody's.
-    if out.exists() and not overwrite and not beside.exists():
-        raise OutputError(f"{str(out)!r} exists and was not written by tpca generate; --overwrite replaces it.")
+    check_samples_place(out, overwrite)
     entries, itemsize = min(math.prod(lengths), 1e200), check_dtype(dtype).itemsize  # more does not fit into a float
     needed, room = samples * entries * itemsize, room_at(out)
     if needed > room:
@@ -262,7 +269,7 @@ def generate(
     )
     with bars(Console(stderr=True)) as progress:
         bar = progress.add_task(f"writing {out.name}", total=samples)
-        write_samples(out, source, samples, truth, lambda n: progress.update(bar, completed=n))
+        write_samples(out, source, samples, truth, lambda n: progress.update(bar, completed=n), overwrite)
     if as_json:
         told = {"path": str(out), "truth": str(beside) if truth else None, "samples": samples, "dims": list(lengths)}
         put_json({**told, "strength": strength, "noise": noise, "dtype": dtype, "random_state": random_state})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from tpca.cli.options import AsJson, option
+from tpca.cli.options import AsJson, Overwrite, option, place
 from tpca.cli.output import check_place, put_json
 from tpca.cli.progress import bars
 from tpca.wording import amount, shape
@@ -34,17 +34,22 @@ class Watched:
 
 
 def demo(
-    out: Annotated[Path, option("Folder for the figure.")] = Path("demo"),
+    out: Annotated[Path, place("Folder for the figure.")] = Path("demo"),
     random_state: Annotated[int, option("Seed of the planted signal and of the samples.")] = 0,
+    overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
     """Plant a signal, find it in two ways, and draw both."""
     from rich.console import Console
 
     from tpca.errors import TpcaError
+    from tpca.files import check_replaceable
     from tpca.model import SpikedTensor
+    from tpca.report.style import FIGURE
 
+    figure = out / "alignment.png"
     check_place(out)
+    check_replaceable(figure, FIGURE, overwrite)
     console = Console(stderr=as_json)
     truth = SpikedTensor.random((DIM,) * ORDER, STRENGTH, correlation=0.0, random_state=random_state)
     console.print(
@@ -52,9 +57,8 @@ def demo(
         "pairs of vectors uncorrelated."
     )
     both = _both(console, truth, random_state)
-    figure = out / "alignment.png"
     try:
-        _draw(truth, both, figure)
+        _draw(truth, both, figure, overwrite)
         drawn = f"Figure: {figure}"
     except TpcaError as missing:  # matplotlib is an extra; the answer does not depend on it
         drawn = f"No figure: {missing}"
@@ -144,7 +148,7 @@ def _print(console: Console, truth: SpikedTensor, both: list[Estimate]) -> None:
     )
 
 
-def _draw(truth: SpikedTensor, both: list[Watched], path: Path) -> None:
+def _draw(truth: SpikedTensor, both: list[Watched], path: Path, overwrite: bool) -> None:
     """Both, side by side."""
     import numpy as np
 
@@ -166,4 +170,4 @@ def _draw(truth: SpikedTensor, both: list[Watched], path: Path) -> None:
             axis.legend(loc=place)
         axes[0].set(ylabel="alignment with the planted vectors", ylim=(0, 1.02))
         figure.suptitle(f"{shape(truth.dims)}: {math.prod(truth.dims):,} entries a sample, strength {truth.strength:g}")
-        save(figure, path)
+        save(figure, path, overwrite)

@@ -14,15 +14,28 @@ import typer
 
 from tpca.cli import options
 from tpca.cli.cluster import cluster as on_cluster
-from tpca.cli.options import either, option
-from tpca.cli.output import EXIT_CODES, check_place, check_result, note, put, put_json, write_report
+from tpca.cli.options import either, option, place
+from tpca.cli.output import (
+    EXIT_CODES,
+    check_page,
+    check_place,
+    check_result,
+    check_result_files,
+    check_text,
+    note,
+    put,
+    put_json,
+    write_report,
+)
 from tpca.cli.progress import FitProgress
+from tpca.cli.streams import check_output_is_open
 from tpca.errors import RunInterrupted, SolverError
 
 if TYPE_CHECKING:
     from tpca.labels import Labels
     from tpca.result import Result
 
+SAVED = "tpca.saved"  # whether the result is in its folder, in the meta of a context
 KNOWN = ("y", "nuisance", "weights", "groups")  # of every sample, from files
 
 
@@ -61,11 +74,11 @@ def fit(
     value: options.Value = None,
     missing: options.Missing = "raise",
     labels: options.Names = None,
-    out: Annotated[Path | None, option("Folder for the result, and for checkpoints.")] = None,
+    out: Annotated[Path | None, place("Folder for the result, and for checkpoints.")] = None,
     overwrite: options.Overwrite = False,
-    report: Annotated[Path | None, option("Write a report, one HTML file.")] = None,
+    report: Annotated[Path | None, place("Write a report, one HTML file.")] = None,
     scores: options.Scores = True,
-    checkpoint: Annotated[Path | None, option("Folder for checkpoints; OUT/checkpoint by default.")] = None,
+    checkpoint: Annotated[Path | None, place("Folder for checkpoints; OUT/checkpoint by default.")] = None,
     checkpoint_every: Annotated[float, option("Seconds between checkpoints; 0: every round.")] = 60.0,
     resume: Annotated[bool, option("Go on from the last checkpoint in --out.", "--resume")] = False,
     restart: Annotated[bool, option("Throw the checkpoints away and start afresh.", "--restart")] = False,
@@ -98,21 +111,51 @@ def fit(
     options.refuse_idle(ctx, "views" if len(data) > 1 else "variance" if wanted == "variance" else solver)
     if wanted == "effect" and y is None:
         raise SolverError(f"--target effect needs --y, a number or a label for every sample; give {options.COLUMNS}.")
+    if not quiet:
+        check_output_is_open()
+    check_text(ctx.params)
+    files = [*data, y, nuisance, weights, groups, labels]
     if out is not None:
-        check_place(out)
+        check_result_files(out, overwrite, files)
     if report is not None:
-        check_place(report, file=True, made=out)
+        check_page(report, overwrite, made=out, data=files)
     try:
         result = (_fit_views if len(data) > 1 else _fit_samples)(ctx)
     except RunInterrupted as stop:
-        again = shlex.join(["tpca", *(a for a in sys.argv[1:] if a not in ("--resume", "--restart")), "--resume"])
-        note(f"interrupted: {stop} Go on with:\n  {again}")
+        note(f"interrupted: {stop} {_command_to_go_on()}")
         raise typer.Exit(128 + stop.signal) from None
     except KeyboardInterrupt:
-        kept = "nothing is kept without --out DIR, which --resume goes on from" if out is None else "nothing was kept"
-        note(f"interrupted: {kept}.")
+        note(f"interrupted: {_kept(ctx)}")
         raise typer.Exit(130) from None
     raise typer.Exit(EXIT_CODES[result.verdict])
+
+
+def _command_to_go_on() -> str:
+    """The command that goes on from a checkpoint, in a sentence."""
+    words = [word for word in sys.argv[1:] if word not in ("--resume", "--restart")]
+    return f"Go on with:\n  {shlex.join(['tpca', *words, '--resume'])}"
+
+
+def _kept(ctx: typer.Context) -> str:
+    """What is there after an interrupt that waited for nothing."""
+    from tpca.checkpoint import Checkpoints
+
+    out, folder = ctx.params["out"], _checkpoint_folder(ctx.params)
+    if SAVED in ctx.meta:
+        return f"the result is in {str(out)!r}."
+    if folder is not None and len(ctx.params["data"]) == 1 and Checkpoints(folder, 0.0).any():
+        return f"what was kept before is in {str(folder)!r}. {_command_to_go_on()}"
+    if out is None:
+        return "nothing is kept without --out DIR, which --resume goes on from."
+    return "nothing was kept."
+
+
+def _checkpoint_folder(given: dict[str, Any]) -> Path | None:
+    """Where checkpoints are left, if anywhere."""
+    if given["checkpoint"] is not None or given["out"] is None:
+        folder: Path | None = given["checkpoint"]
+        return folder
+    return Path(given["out"] / "checkpoint")
 
 
 def _fit_samples(ctx: typer.Context) -> Result:
@@ -129,7 +172,7 @@ def _fit_samples(ctx: typer.Context) -> Result:
     known = {name: options.read_columns(given[name], labels=name == "groups") for name in KNOWN}
     if given["sample"] is None:  # a table has no axes
         check_axis(None, stream, given["dim"], **{f"--{name}": one for name, one in known.items()})
-    folder = given["checkpoint"] or (None if out is None else out / "checkpoint")
+    folder = _checkpoint_folder(given)
     kept = None if folder is None else Checkpoints(folder, given["checkpoint_every"])
     keeping = {} if kept is None else {name: given[name] for name in ("checkpoint_every", "resume")}
     keeping |= {} if kept is None else {"checkpoint": folder}
@@ -151,7 +194,8 @@ def _fit_samples(ctx: typer.Context) -> Result:
     result: Result = pca.result_
     result.source, result.settings = path, {**result.settings, **settings}
     if out is not None:
-        result.save(out)
+        result.save(out, overwrite=given["overwrite"])
+        ctx.meta[SAVED] = True
     if kept is not None:
         kept.clear()
     _show(given, result, lambda: (result.transform(options.opened(path, given, **reading)), known["y"]))
@@ -201,7 +245,8 @@ def _fit_views(ctx: typer.Context) -> Result:
         cca.fit(source)
     result = Result.of_views(cca.fit_, given["data"], settings, labels)
     if given["out"] is not None:
-        result.save(given["out"])
+        result.save(given["out"], overwrite=given["overwrite"])
+        ctx.meta[SAVED] = True
     _show(given, result, lambda: (result.transform(stream), None))
     return result
 
@@ -209,14 +254,14 @@ def _fit_views(ctx: typer.Context) -> Result:
 def _show(given: dict[str, Any], result: Result, read: Callable[[], tuple[Any, Any]]) -> None:
     """Write the report if one was asked for, with the scores that ``read`` gives; and print the answer."""
     if given["report"] is not None:
-        write_report(result, given["report"], read if given["scores"] else None)
+        write_report(result, given["report"], read if given["scores"] else None, given["overwrite"])
     if given["as_json"]:
         put_json(json.loads(result.to_json()))
     elif not given["quiet"]:
         put(str(result.summary()))
-        for word, place in (("saved to", given["out"]), ("report in", given["report"])):
-            if place is not None:
-                put(f"{word} {place}")
+        for word, path in (("saved to", given["out"]), ("report in", given["report"])):
+            if path is not None:
+                put(f"{word} {path}")
 
 
 def _labels(path: Path | None, dims: tuple[int, ...], own: Labels | None = None) -> Labels | None:

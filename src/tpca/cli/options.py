@@ -6,7 +6,7 @@ import contextlib
 import csv
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 from tpca.errors import SolverError, StreamError, check_regular, reading
+from tpca.files import named_place
 
 if TYPE_CHECKING:
     from tpca.result import Result
@@ -46,6 +47,11 @@ def split_at_commas(value: str | None) -> Any:
     return None if value is None else [one.strip() for one in value.split(",")]
 
 
+def place(text: str, **more: Any) -> Any:
+    """An option that is a path."""
+    return option(text, parser=named_place, metavar="PATH", **more)
+
+
 DATA = "A .npy, .npz, .mat, .zarr, .h5, .nc, .csv or .parquet file or URL (FILE::array picks one), a folder of .npy."
 COLUMNS = "a .npy file, an array in another file, as d.npz::y, or columns of a CSV file with a header, as t.csv::dose"
 
@@ -61,12 +67,16 @@ Missing = Annotated[str, option("Of a table: cells without a row are an error (r
 NanPolicy = Annotated[str, option("NaN or Inf: raise (the default), omit the sample, zero.", show_default=False)]
 Y = Annotated[str | None, option("A number or label per sample: y.npy, or t.csv::dose.")]
 Nuisance = Annotated[str | None, option("Columns whose effect is taken out: t.csv::age,sex.")]
-Names = Annotated[Path | None, option('Names of entries, a JSON file: {"0": ["Fz", "Cz"]} by axis.')]
+Names = Annotated[Path | None, place('Names of entries, a JSON file: {"0": ["Fz", "Cz"]} by axis.')]
 Scores = Annotated[bool, option("For the report: read the data once more, to draw scores.")]
 Cluster = Annotated[str | None, option("Let workers of this Dask scheduler read: tcp://host:8786.")]
 Workers = Annotated[int | None, option("Start so many worker processes here, and stop them after.", min=1)]
 AsJson = Annotated[bool, option("Print as JSON.", "--json")]
-Overwrite = Annotated[bool, option("Replace what is there.", "--overwrite")]
+Overwrite = Annotated[bool, option("Replace what is there, whatever it is.", "--overwrite")]
+Folder = Annotated[
+    Path,
+    typer.Argument(help="Folder that tpca fit --out wrote.", show_default=False, metavar="DIR", parser=named_place),
+]
 
 # What most need, in the order of the help; the others are shown by --help-all.  A command that is not here shows all.
 COMMON = {
@@ -164,14 +174,21 @@ RULES: dict[str, list[tuple[tuple[str, ...], Callable[[Params], bool], str]]] = 
             lambda p: p["out"] is None and p["checkpoint"] is None,
             "is about checkpoints, which are in the folder --out; give that, or leave it out",
         ),
-        (("overwrite",), lambda p: p["out"] is None, "is about the folder --out; give that, or leave it out"),
+        (
+            ("overwrite",),
+            lambda p: p["out"] is None and p["report"] is None,
+            "is about --out and --report; give one of them, or leave it out",
+        ),
         (("resume",), lambda p: p["restart"], "needs what --restart throws away; leave one of them out"),
         (("scores",), lambda p: p["report"] is None, "is for the report; give --report FILE, or leave it out"),
         (("as_json",), lambda p: p["quiet"], "prints, and --quiet prints nothing; leave one of them out"),
         (("tol", "max_passes"), lambda p: p["kind"] != "race", "is for --solver race; give that, or leave it out"),
         (("strength",), lambda p: p["kind"] != "paper", "is for --solver paper; give that, or leave it out"),
     ],
-    "report": [(("data",), lambda p: not p["scores"], "is read for scores, and --no-scores draws none; choose")],
+    "report": [
+        (("data", "y"), lambda p: not p["scores"], "is read for scores, and --no-scores draws none; choose"),
+        (("y",), lambda p: p["kind"] != "effect", "is for a fit with --target effect; leave it out"),
+    ],
     "score": [
         (("y", "nuisance"), lambda p: p["kind"] != "effect", "is for a fit with --target effect; leave it out"),
         (("truth", *READING), lambda p: p["kind"] == "views", "is for samples, not for views; leave it out"),
@@ -225,7 +242,7 @@ def opened(path: str, params: Params, **more: Any) -> Any:
     """A stream over a file that is laid out as some options say."""
     from tpca.data import open_stream
 
-    how = {("sample_dim" if name == "dim" else name): params[name] for name in LAYOUT}
+    how = {name: params[name] for name in LAYOUT}
     return open_stream(path, **how, **more)
 
 
@@ -244,6 +261,21 @@ def opened_as_fitted(result: Result, data: list[str], given: Params) -> Any:
     if isinstance(how["modes"], list) and len(how["modes"]) == len(axes):
         how["modes"] = {axis.name: axis.coords for axis in axes}
     return opened(data[0], how, items=how["items"], nan_policy=how["nan_policy"])
+
+
+def check_stored_places(places: Sequence[Any], option: str) -> None:
+    """Refuse what a result says of places if it is anything but paths of this machine.
+
+    A result may come from anybody, and to open a URL is to connect to a machine, or to run what lies there.
+    """
+    from tpca.data.places import is_plain_path
+
+    for name in places:
+        if not isinstance(name, str) or not is_plain_path(name):
+            raise StreamError(
+                f"the result names {name!r}, and only a path of this machine is read unasked; if you trust it, give "
+                f"it with {option}."
+            )
 
 
 ARRAYS = (".npz", ".mat", ".zarr", ".h5", ".hdf5", ".nc")  # files of several arrays

@@ -10,12 +10,13 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tpca.cli.streams import say
 from tpca.errors import OutputError, StreamError, TpcaError, one_line
-from tpca.files import check_folder
+from tpca.files import check_folder, check_replaceable
 from tpca.wording import printable
 
 if TYPE_CHECKING:
@@ -29,17 +30,53 @@ def put_json(value: Any) -> None:
     """One JSON document on standard output; NaN and infinity, which JSON does not have, become null."""
     import msgspec
 
-    sys.stdout.write(msgspec.json.encode(value, enc_hook=lambda one: one.tolist()).decode() + "\n")
+    text = msgspec.json.encode(value, enc_hook=lambda one: one.tolist()).decode()
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = json.dumps(json.loads(text))  # escapes that are JSON
+    sys.stdout.write(text + "\n")
 
 
-def put(text: str, stream: Any = None) -> None:
-    """Lines on standard output, or on another stream; names from outside cannot redraw the screen."""
-    (stream or sys.stdout).write("".join(f"{printable(line)}\n" for line in text.split("\n")))
+def put(text: str) -> None:
+    """Lines on standard output; names from outside cannot redraw the screen."""
+    sys.stdout.write(_printable_lines(text))
 
 
 def note(text: str) -> None:
     """Lines on standard error, beside the answer."""
-    put(text, sys.stderr)
+    say(_printable_lines(text))
+
+
+def _printable_lines(text: str) -> str:
+    return "".join(f"{printable(line)}\n" for line in text.split("\n"))
+
+
+def check_text(params: Mapping[str, Any]) -> None:
+    """Refuse names that are not UTF-8, which no result can hold."""
+    for value in params.values():
+        for word in value if isinstance(value, list) else [value]:
+            try:
+                str(word if isinstance(word, str) else "").encode()
+            except UnicodeEncodeError:
+                raise StreamError(
+                    f"{word!r} is not UTF-8, and a result could not hold that name; rename the file, or give a link to "
+                    "it."
+                ) from None
+
+
+def check_page(path: Path, overwrite: bool, made: Path | None = None, data: Iterable[Any] = ()) -> None:
+    """Refuse a place for a report where somebody's file is, or one of the ``data`` (``FILE::array`` as well).
+
+    Say as well what a page needs and is missing.
+    """
+    from tpca.report.page import PAGE, check_installed
+
+    check_place(path, file=True, made=made)
+    places = [str(place).partition("::")[0] for place in data if place is not None]
+    check_replaceable(path, PAGE, overwrite, places)
+    check_installed()
 
 
 def check_place(path: Path, file: bool = False, made: Path | None = None) -> None:
@@ -47,8 +84,6 @@ def check_place(path: Path, file: bool = False, made: Path | None = None) -> Non
 
     Of a ``file``, the folder must be there, or be the one that is ``made``.
     """
-    if file and path.is_dir():
-        raise OutputError(f"cannot write {str(path)!r}: it is a folder; give the name of a file.")
     if file and (made is None or path.parent.absolute() != made.absolute()):
         check_folder(path)
     above = _nearest(path.parent if file else path)
@@ -67,6 +102,16 @@ def _nearest(path: Path) -> Path:
 def room_at(path: Path) -> int:
     """Free bytes of the disk that ``path`` would be on."""
     return shutil.disk_usage(_nearest(path.parent)).free
+
+
+def check_result_files(out: Path, overwrite: bool, data: Iterable[Any]) -> None:
+    """Refuse a folder for a result where somebody's files have the same names, or are among the ``data``."""
+    from tpca.result import KINDS, result_files
+
+    check_place(out)
+    places = [str(place).partition("::")[0] for place in data if place is not None]
+    for path, kind in zip(result_files(out), KINDS, strict=True):
+        check_replaceable(path, kind, overwrite, places)
 
 
 def check_result(out: Path, source: Any, settings: dict[str, Any]) -> None:
@@ -93,7 +138,9 @@ def check_result(out: Path, source: Any, settings: dict[str, Any]) -> None:
     )
 
 
-def write_report(result: Result, path: Path, read: Callable[[], tuple[Any, Any]] | None) -> None:
+def write_report(
+    result: Result, path: Path, read: Callable[[], tuple[Any, Any]] | None, overwrite: bool = False
+) -> None:
     """Write a report, with the scores and y that ``read`` gives; without, and a word on why, where it cannot."""
     scores = y = None
     if read is not None:
@@ -101,7 +148,7 @@ def write_report(result: Result, path: Path, read: Callable[[], tuple[Any, Any]]
             scores, y = read()
         except TpcaError as error:
             note(f"the report has no scores: {error}")
-    result.report(path, scores, y)
+    result.report(path, scores, y, overwrite=overwrite)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -55,7 +56,10 @@ class FitProgress:
         self._bars = None
 
     def __call__(self, record: dict[str, Any]) -> None:
-        """Take a round's record."""
+        """Take a round's record, or one of how far a test is."""
+        if "flips" in record:
+            self._test(record["flips"], record["flips_in_all"])
+            return
         self._count(record)
         phase = str(record.get("phase", "reading"))
         phase = PHASES.get(phase, phase) + (f" {record['component']}" if record.get("component") else "")
@@ -64,6 +68,22 @@ class FitProgress:
             self._bars.update(self._task, completed=self._place, description=phase, known=known(record))
         elif not self._quiet:
             self._line(phase, record)
+
+    def _test(self, done: int, total: int) -> None:
+        """Show how many flips of a test are done."""
+        if self._bars is not None:
+            self._bars.update(self._task, completed=done, total=total, description="testing", known="")
+            return
+        now = self._clock()
+        if not self._quiet and now - self._last >= MOST:
+            self._last = now
+            self._print(["testing", f"{done:,} of {total:,} flips", duration(now - self._began)])
+
+    def _print(self, parts: list[str]) -> None:
+        """Print a line of a log; nobody may read it any more, which is no reason to end the fit."""
+        line = f"{parts[0]}: {', '.join(filter(None, parts[1:]))}"
+        with contextlib.suppress(OSError):
+            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _count(self, record: dict[str, Any]) -> None:
         """The place in this pass."""
@@ -80,8 +100,7 @@ class FitProgress:
         if now - self._last >= (FIRST if news else MOST):
             self._last, self._done, self._told = now, self._place, found
             of = "" if self._total is None else f" of {self._total:,}"
-            parts = [f"{phase}: {self._place:,}{of} samples", f"{duration(now - self._began)}", known(record)]
-            self._console.print(", ".join(filter(None, parts)), highlight=False, markup=False, soft_wrap=True)
+            self._print([phase, f"{self._place:,}{of} samples", duration(now - self._began), known(record)])
 
 
 def known(record: dict[str, Any]) -> str:

@@ -98,7 +98,7 @@ class Stream:
     shuffle: int | None = None
     """Seed of the order of the samples, if that is a random one."""
     labels: Labels | None = None
-    """Names of the modes and of their entries, where the data have them."""
+    """Names of the axes and of their entries, where the data have them."""
     like: Any = None
     """Of samples on a device: an array there; ``None`` of those of the host."""
     files: tuple[str, ...] = ()
@@ -297,26 +297,26 @@ def turned(source: Source, order: Sequence[int]) -> Source:
     return source if list(order) == sorted(order) else source.transposed(tuple(order))
 
 
-def along(source: Source, sample_dim: SampleDim) -> Source:
+def along(source: Source, dim: SampleDim) -> Source:
     """The source with the samples along its first axis, the others in their order behind it."""
-    if sample_dim is None:
+    if dim is None:
         return source
     names, count = [axis.name for axis in source.axes], len(source.shape)
     try:  # the command gives numbers as text
-        named = isinstance(sample_dim, str) and names.count(sample_dim) == 1
-        number = names.index(str(sample_dim)) if named else count if isinstance(sample_dim, bool) else int(sample_dim)
+        named = isinstance(dim, str) and names.count(dim) == 1
+        number = names.index(str(dim)) if named else count if isinstance(dim, bool) else int(dim)
     except (TypeError, ValueError):
         number = count
     if not -count <= number < count:
         known = ", ".join(repr(name) for name in names if name) or "which have no names"
         raise StreamError(
-            f"sample_dim must be an axis of {source.name}, by its name ({known}) or its number, 0 to {count - 1}; "
-            f"got {sample_dim!r}."
+            f"dim (tpca: --dim) must be an axis of {source.name}, by its name ({known}) or its number, 0 to "
+            f"{count - 1}; got {dim!r}."
         )
     return turned(source, [number % count, *(i for i in range(count) if i != number % count)])
 
 
-def check_axis(source: Any, data: Any, sample_dim: SampleDim, **told: Any) -> None:
+def check_axis(source: Any, data: Any, dim: SampleDim, **told: Any) -> None:
     """Say so where samples seem to lie along another axis than the first, and nobody named one.
 
     Refused if what is ``told`` of them, by name, has as many rows as another axis is long; a note if there are next to
@@ -324,7 +324,7 @@ def check_axis(source: Any, data: Any, sample_dim: SampleDim, **told: Any) -> No
     already nobody knows what the axes were.
     """
     n, dims = data.length, tuple(data.dims)
-    if sample_dim is not None or n is None or source is data:
+    if dim is not None or n is None or source is data:
         return
     for name, values in told.items():
         # Also of what only has __array__, and of rows of different lengths.

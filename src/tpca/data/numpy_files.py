@@ -5,7 +5,7 @@
 
 ``.mat`` files of MATLAB: version 7.3 is HDF5 and read in batches, older ones are loaded by SciPy.  Axes are counted as
 MATLAB does: ``size(X, 1)`` is the length of the first.  HDF5 lists those of a version 7.3 file the other way round, and
-they are turned back.  Samples that lie along the last axis (channels × times × trials) need ``sample_dim=-1``.
+they are turned back.  Samples that lie along the last axis (channels × times × trials) need ``dim=-1``.
 """
 
 from __future__ import annotations

@@ -6,13 +6,12 @@ Epochs of MNE-Python and dictionaries of arrays are arrays that name their axes.
 from __future__ import annotations
 
 import os
-import urllib.parse
-import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 import numpy as np
 
+from tpca.data.alignment import aligned_views
 from tpca.data.base import (
     MIN_ALIKE,
     ArraySource,
@@ -29,6 +28,7 @@ from tpca.data.base import (
 )
 from tpca.data.iterables import OwnStream, SamplesStream, is_sparse, open_iterable, stacked
 from tpca.data.numpy_files import NpyFile, NpyFolder, open_mat, open_npz
+from tpca.data.places import is_url, split_place
 from tpca.data.stored import StoredStream
 from tpca.data.stores import (
     HDF5_SIGNATURE,
@@ -38,6 +38,7 @@ from tpca.data.stores import (
     labelled_source,
     open_hdf5,
     open_zarr,
+    package,
 )
 from tpca.data.tables import TABLES, Missing, columns_of, number_table, open_table
 from tpca.errors import StreamError, check_integer, check_regular, reading
@@ -56,15 +57,11 @@ SUPPORTED = (
 
 def stored_at(text: str, items: Items, dims: tuple[int, ...] | None) -> Source:
     """What lies at a path or URL, with the path of an array inside it after ``::``."""
-    place, inner = text, None
-    before, mark, after = text.rpartition("::")
-    if mark and "://" not in after:  # the :: of a chained URL (simplecache::s3://...) is part of it
-        place, inner = before, after
-    if place.startswith("file://"):
-        place = urllib.request.url2pathname(urllib.parse.urlsplit(place).path)
-    if "://" in place:
+    place, inner = split_place(text)
+    if is_url(place):
         if place.endswith((*_FILES, *TABLES)):
             raise StreamError(f"only Zarr stores are read from URLs, got {place!r}; copy the file here first.")
+        package("fsspec", "remote", "reading URLs")
         source, known = open_zarr(place, inner), f"{place}/{inner or ''}"
     elif not os.path.exists(place):
         raise StreamError(f"no such file or folder: {place!r}.")
@@ -111,7 +108,7 @@ def open_stream(
     shuffle: bool = False,
     random_state: int = 0,
     nan_policy: NanPolicy = "raise",
-    sample_dim: SampleDim = None,
+    dim: SampleDim = None,
     sample: str | None = None,
     modes: Sequence[str] | Mapping[str, Sequence[Any] | None] | None = None,
     value: str | None = None,
@@ -147,13 +144,14 @@ def open_stream(
         What to do about NaN and Inf: ``"raise"`` an error, ``"omit"`` the sample, or ``"zero"``: missing entries count
         for nothing, and what was observed by how often it was, entry by entry (the mean) or slice by slice (other
         solvers); right where what is missing does not depend on the values.
-    sample_dim
+    dim
         The axis along which the samples lie, by its name or number; by default the first.
     sample, modes, value
         Of a long table, a row for every cell (a data frame, an Arrow table, a ``.csv`` or ``.parquet`` file): the
-        columns that hold the sample, the modes, in their order, and the value.  ``modes`` may be a dict of the levels
-        of every mode; ``None`` finds them: numbers and times are sorted, text comes in the order of its first row.
-        In a Parquet file the rows of a sample stand next to each other.
+        columns that hold the sample, the axes, in their order, and the value.  ``modes`` may be a dict of the levels
+        of every axis; ``None`` finds them.  Samples and levels that are numbers or times are sorted, text comes in the
+        order of its first row; ``labels.samples`` are the samples.  In a Parquet file the rows of a sample stand next
+        to each other.
     missing
         What a cell of a table without a row is: an error (``"raise"``), ``"zero"``, as of counts, or ``"nan"``, which
         ``nan_policy`` then deals with.  With ``"zero"`` samples are sparse if less than a twentieth of their cells have
@@ -167,7 +165,7 @@ def open_stream(
     ((3, 4), 10)
     """
     table = {"sample": sample, "modes": modes, "value": value, "missing": missing}
-    return open_known(source, None, items, shuffle, random_state, nan_policy, sample_dim, table)
+    return open_known(source, None, items, shuffle, random_state, nan_policy, dim, table)
 
 
 def open_known(
@@ -177,10 +175,11 @@ def open_known(
     shuffle: bool = False,
     random_state: int = 0,
     nan_policy: NanPolicy = "raise",
-    sample_dim: SampleDim = None,
+    dim: SampleDim = None,
     table: Mapping[str, Any] | None = None,
 ) -> Stream:
     """The same for samples whose shape may be known: with ``dims`` the items are never ambiguous."""
+    refuse_class(source)
     if items not in get_args(Items):
         raise StreamError(f'items must be "auto", "batches" or "samples", got {items!r}.')
     if nan_policy not in get_args(NanPolicy):
@@ -191,16 +190,16 @@ def open_known(
     tabular, kind = _is_table(source), type(source).__name__
     if not tabular and library(source) != "xarray" and hasattr(source, "batches") and hasattr(source, "dims"):
         stream: Stream = source if isinstance(source, Stream) else OwnStream(source)
-        check_opened(stream, items, shuffle, nan_policy, sample_dim)
+        check_opened(stream, items, shuffle, nan_policy, dim)
         return stream
     seed = check_integer("random_state", random_state, 0, StreamError) if shuffle else None
     if columns is not None:
-        if sample_dim is not None:
-            raise StreamError(f"sample_dim={sample_dim!r} is for arrays; the samples of a table are in sample=.")
+        if dim is not None:
+            raise StreamError(f"dim={dim!r} is for arrays; the samples of a table are in sample=.")
         if not tabular:
             raise StreamError(
-                f"sample, modes and value are for long tables (.csv, .parquet, a data frame), got {kind}; leave them "
-                "out."
+                f"sample=, modes= and value= are for long tables (.csv, .parquet, a data frame), got {kind}; leave "
+                "them out."
             )
         return open_table(source, columns, seed, nan_policy)
     if tabular:
@@ -213,9 +212,9 @@ def open_known(
             'items="samples" is for iterables and folders; arrays hold batches (n, d_1, ..., d_k): leave it out.'
         )
     if stored is not None:
-        return StoredStream(along(stored, sample_dim), seed, nan_policy)
-    if sample_dim is not None:
-        raise StreamError(f"sample_dim={sample_dim!r} needs an array or a file, got {kind}.")
+        return StoredStream(along(stored, dim), seed, nan_policy)
+    if dim is not None:
+        raise StreamError(f"dim={dim!r} needs an array or a file, got {kind}.")
     if shuffle:
         raise StreamError(
             f"shuffle needs samples that can be sliced, got {kind}; shuffle them where they are made, or store them in "
@@ -231,12 +230,22 @@ def open_known(
     return open_iterable(source, items, dims, nan_policy)
 
 
+def refuse_class(source: Any) -> None:
+    """Say so where a class is given: it has the methods of data, and holds none."""
+    if isinstance(source, type):
+        raise StreamError(
+            f"cannot read samples from the class {source.__name__}; give an object of it, such as "
+            f"{source.__name__}(...)."
+        )
+
+
 def _is_table(source: Any) -> bool:
-    """Whether it is a data frame, an Arrow table, or the path of a file that holds one."""
+    """Whether it is a data frame, an Arrow table, or the path of a file that holds one; a single column is none."""
     if isinstance(source, str | os.PathLike):
         return os.path.splitext(os.fsdecode(source))[1].lower() in TABLES
     # What can be read as an Arrow table (of pandas, polars, DuckDB); an array of xarray can, too, and is none.
-    return hasattr(source, "__arrow_c_stream__") and library(source) != "xarray"
+    is_column = hasattr(source, "__array__") and not any(hasattr(source, n) for n in ("columns", "column_names"))
+    return hasattr(source, "__arrow_c_stream__") and library(source) != "xarray" and not is_column
 
 
 def check_opened(
@@ -244,14 +253,14 @@ def check_opened(
     items: Items = "auto",
     shuffle: bool = False,
     nan_policy: NanPolicy = "raise",
-    sample_dim: SampleDim = None,
+    dim: SampleDim = None,
 ) -> None:
     """Refuse options for what is open already, unless it was opened with the same."""
     kept = {
         "items": (items, "auto", "auto"),
         "shuffle": (bool(shuffle), False, stream.shuffle is not None),
         "nan_policy": (nan_policy, "raise", stream.nan_policy),
-        "sample_dim": (sample_dim, None, stream.labels.sample if stream.labels else None),
+        "dim": (dim, None, stream.labels.sample if stream.labels else None),
     }
     for name, (value, usual, own) in kept.items():
         if value not in (usual, own):
@@ -302,7 +311,8 @@ def _listed(source: Sequence[Any], items: Items, dims: tuple[int, ...] | None) -
 
 def _dict_source(arrays: dict[Any, Any]) -> ArraySource:
     """Arrays ``(n, d_1, ..., d_k)`` of one shape as samples ``(arrays, d_1, ..., d_k)``."""
-    found = {str(name): np.asarray(array) for name, array in arrays.items()}
+    in_order, labels, _ = aligned_views(arrays)
+    found = {str(name): np.asarray(array) for name, array in zip(arrays, in_order, strict=True)}
     shapes = {name: array.shape for name, array in found.items()}
     if len(found) < 2 or len(set(shapes.values())) > 1 or not next(iter(shapes.values())):
         raise StreamError(
@@ -310,7 +320,8 @@ def _dict_source(arrays: dict[Any, Any]) -> ArraySource:
             "several shapes use TensorCCA."
         )
     samples = np.stack(list(found.values()), axis=1)
-    axes = (Axis(), Axis("", as_coords(list(found))), *(Axis() for _ in samples.shape[2:]))
+    sample_axis = Axis() if labels is None else Axis(labels.dim, labels.values)
+    axes = (sample_axis, Axis("", as_coords(list(found))), *(Axis() for _ in samples.shape[2:]))
     return ArraySource(samples, axes, "the dictionary")
 
 

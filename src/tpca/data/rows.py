@@ -1,4 +1,4 @@
-r"""Streams of the rows of several views, or of one table.
+r"""Streams of the rows of several views.
 
 A key of every row depends on what is in it, and on nothing else.  Whoever splits rows by it gets the same parts
 whatever the order of the rows, the seed, the batches, or who reads them; and rows that are the same are in the same
@@ -25,8 +25,8 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from tpca.data.alignment import SampleLabels, aligned_views, labels_of_rows
 from tpca.data.base import (
     Layout,
     NumberedStream,
@@ -63,7 +63,8 @@ def open_views(
     source
         A sequence, or a mapping by names, of two or more views, each ``(n, d_i)``: an array of NumPy, Zarr, HDF5 or
         Dask, or the path of one; a pandas ``DataFrame``; or an iterable of batches, each a tuple of arrays
-        ``(n_j, d_i)``, which are kept in memory.
+        ``(n_j, d_i)``, which are kept in memory.  Views with an index (pandas) or a coordinate (xarray) along their
+        rows are put in the order of the first of them; where labels differ they are refused.
     groups
         For a ``DataFrame``: columns of every view, as a mapping or as a sequence of sequences; by default the top level
         of its columns, if they have levels.
@@ -74,76 +75,61 @@ def open_views(
     """
     if isinstance(source, RowsStream):
         return _as_opened(source, nan_policy)
+    samples: SampleLabels | None = None
+    advice: list[str] = []
     if hasattr(source, "columns") and hasattr(source, "loc"):
+        samples = labels_of_rows(source)
         source = _column_groups(source, groups)
     elif isinstance(source, Mapping):
-        source = list(source.values())
+        source, samples, advice = aligned_views(source)
     elif groups is not None:
         raise StreamError("groups are the columns of a DataFrame; give the views themselves, or a DataFrame.")
     if isinstance(source, str | os.PathLike) or hasattr(source, "shape"):
         raise StreamError("at least two views are needed, got one; give a list of arrays or paths, one per view.")
     batches = isinstance(source, Sequence) and len(source) > 0 and all(isinstance(item, tuple) for item in source)
     if not isinstance(source, Sequence) or batches:
-        source = _kept(source, "views", memory_limit)
+        source = _kept(source, memory_limit)
+    elif samples is None:
+        source, samples, advice = aligned_views(source)
     sources = []
     for number, view in enumerate(source):
         stored = stored_source(as_array(view) if isinstance(view, list | tuple) else view)
         if stored is None:
             raise StreamError(f"view {number} is a {type(view).__name__}; give an array or the path of one.")
         sources.append(stored)
-    return RowsStream(sources, nan_policy, "views")
-
-
-def open_rows(source: Any, nan_policy: str = "raise", memory_limit: float = KEPT_BYTES) -> RowsStream:
-    """A stream of the rows of a table ``(n, d)``.
-
-    ``source`` is an array of NumPy, Zarr, HDF5 or Dask, the path of one, a ``DataFrame``, or an iterable of batches of
-    these, which are kept in memory.
-    """
-    if isinstance(source, RowsStream):
-        return _as_opened(source, nan_policy)
-    if sparse.issparse(source):
-        raise StreamError(
-            "a sparse table is not sparse without its mean; give table.toarray(), or fewer columns, as those of "
-            "sklearn.decomposition.TruncatedSVD."
-        )
-    if isinstance(source, list | tuple) and not any(np.ndim(item) == 2 for item in source):
-        source = as_array(source)  # a table written out as lists
-    stored = None if isinstance(source, list | tuple) else stored_source(source)
-    if stored is None:
-        stored = stored_source(_kept(source, "rows", memory_limit)[0])
-        assert stored is not None
-    return RowsStream([stored], nan_policy, "rows")
+    stream = RowsStream(sources, nan_policy)
+    stream.samples = samples
+    stream.advice = advice
+    return stream
 
 
 def _as_opened(stream: RowsStream, nan_policy: str) -> RowsStream:
     """A stream as it is; what it was not opened with is refused."""
-    check_opened(stream, nan_policy=_check_policy(nan_policy, stream.kind))
+    check_opened(stream, nan_policy=_check_policy(nan_policy))
     return stream
 
 
-def _check_policy(nan_policy: str, kind: str) -> Any:
+def _check_policy(nan_policy: str) -> Any:
     if nan_policy not in POLICIES:
-        raise StreamError(f"nan_policy must be one of {', '.join(POLICIES)} for {kind}, got {nan_policy!r}.")
+        raise StreamError(f"nan_policy must be one of {', '.join(POLICIES)} for views, got {nan_policy!r}.")
     return nan_policy
 
 
-def _kept(batches: Any, kind: str, most: float) -> list[NDArray[Any]]:
-    """The rows of an iterable of batches, tables or tuples of one array per view, as one array for every view."""
+def _kept(batches: Any, most: float) -> list[NDArray[Any]]:
+    """The rows of an iterable of batches, tuples of one array per view, as one array for every view."""
     if not isinstance(batches, Iterable) or isinstance(batches, Mapping | bytes):
-        way = "a list of arrays or paths" if kind == "views" else "an array (n, d), or batches"
-        raise StreamError(f"cannot read {kind} from {type(batches).__name__}; give {way}.")
+        raise StreamError(f"cannot read views from {type(batches).__name__}; give a list of arrays or paths.")
     parts: list[list[NDArray[Any]]] = []
     rows = held = 0
     for item in batches:
-        if kind == "views" and not isinstance(item, list | tuple):
+        if not isinstance(item, list | tuple):
             raise StreamError(f"batches must be tuples of arrays, one per view, got a {type(item).__name__}.")
-        batch = [to_floats(as_array(view, rows)) for view in (item if kind == "views" else [item])]
+        batch = [to_floats(as_array(view, rows)) for view in item]
         shapes = [view.shape for view in batch]
-        dims = _check_shapes(shapes, kind)
+        dims = _check_shapes(shapes)
         first = tuple(view.shape[1] for view in parts[0]) if parts else dims
         if dims != first or len({len(view) for view in batch}) > 1:
-            raise SampleError(f"batches must hold {kind} of widths {first}, got shapes {shapes} at row {rows}.")
+            raise SampleError(f"batches must hold views of widths {first}, got shapes {shapes} at row {rows}.")
         parts.append(batch)
         rows, held = rows + len(batch[0]), held + sum(view.nbytes for view in batch)
         if held > most:
@@ -152,22 +138,12 @@ def _kept(batches: Any, kind: str, most: float) -> list[NDArray[Any]]:
                 "them to files (.npy, Zarr, HDF5) and give the paths, or raise memory_limit."
             )
     if not parts:
-        raise StreamError(f"the stream of {kind} is empty; give at least one batch.")
+        raise StreamError("the stream of views is empty; give at least one batch.")
     return [np.concatenate(view) for view in zip(*parts, strict=True)]
 
 
-def _check_shapes(shapes: Sequence[tuple[int, ...]], kind: str) -> tuple[int, ...]:
+def _check_shapes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """The numbers of columns."""
-    if kind == "rows":
-        ((_, *widths),) = shapes
-        if len(widths) != 1:
-            raise SampleError(
-                f"rows must have shape (n, d), a 2D array, got {shapes[0]}; one row is x.reshape(1, -1). "
-                "Reshape your data, images to rows."
-            )
-        if widths[0] < 1:
-            raise SampleError(f"0 feature(s) (shape={shapes[0]}) while a minimum of 1 is required: give columns.")
-        return (int(widths[0]),)
     if len(shapes) < 2:
         raise StreamError(f"at least two views are needed, got {len(shapes)}.")
     for i, shape in enumerate(shapes):
@@ -196,34 +172,36 @@ def _column_groups(frame: Any, groups: Any) -> list[NDArray[Any]]:
 
 
 class RowsStream(NumberedStream):
-    """Rows of tables that can be sliced, all of the same length, as :class:`~tpca.tensors.rows.RowsBatch`.
+    """Rows of views that can be sliced, all of the same length, as :class:`~tpca.tensors.rows.RowsBatch`.
 
-    ``kind`` is ``"views"``, or ``"rows"`` for one table; ``dims`` are the widths.
+    ``dims`` are the widths.
     """
 
+    kind = "views"
     whole = False
     rereadable = True
+    samples: SampleLabels | None = None
+    """Labels of the rows, where views have any."""
+    advice: Sequence[str] = ()
+    """A line for every view whose rows were put in another order."""
 
-    def __init__(self, sources: Sequence[Source], nan_policy: str, kind: str) -> None:
-        self.nan_policy = _check_policy(nan_policy, kind)
-        self.dims = _check_shapes([source.shape for source in sources], kind)
-        self.kind, self._sources = kind, list(sources)
+    def __init__(self, sources: Sequence[Source], nan_policy: str) -> None:
+        self.nan_policy = _check_policy(nan_policy)
+        self.dims = _check_shapes([source.shape for source in sources])
+        self._sources = list(sources)
         lengths = [source.shape[0] for source in sources]
         if len(set(lengths)) > 1:
             raise SampleError(f"views must have the same number of rows, got {', '.join(map(str, lengths))}.")
         self.length = lengths[0]
         if not self.length:
-            raise StreamError(f"0 sample(s) while a minimum of 1 is required: the {kind} have no rows; give some.")
+            raise StreamError("0 sample(s) while a minimum of 1 is required: the views have no rows; give some.")
         self.files = tuple(file for source in sources for file in source.files)
-        self.dtype = np.result_type(*(float_dtype(s.dtype, self._where(i)) for i, s in enumerate(sources)))
+        self.dtype = np.result_type(*(float_dtype(s.dtype, f" in view {i}") for i, s in enumerate(sources)))
         self.ahead = int(any(source.kind != "array" for source in sources))
         in_place = {source.edges is not None for source in sources}
         self.readable_elsewhere = len(in_place) == 1 and all(source.shared for source in sources)
         bounds = even_edges(self.length, max(1, BATCH_ENTRIES // sum(self.dims)))
         self.layout: Layout = Layout(bounds, nan_policy == "raise", sum(self.dims), False, private=not self.ahead)
-
-    def _where(self, view: int) -> str:
-        return f" in view {view}" if self.kind == "views" else ""
 
     @cached_property
     def identity(self) -> str:
@@ -231,7 +209,7 @@ class RowsStream(NumberedStream):
         cost = sum(read_cost(source, source.shape[1:]) for source in self._sources)
         rows = spread(self._sources[0].shape[0], cost)
         found = digest(read_samples(source, (slice(row, row + 1),), "rows") for row in rows for source in self._sources)
-        return f"{self.kind} {self.dims} of {self.length} rows {self.dtype} {found} {self.nan_policy}"
+        return f"views {self.dims} of {self.length} rows {self.dtype} {found} {self.nan_policy}"
 
     def for_workers(self) -> Self:
         """What a worker needs of it: all but Dask arrays, whose blocks come by themselves."""
@@ -240,7 +218,7 @@ class RowsStream(NumberedStream):
         return twin
 
     def lazy_parts(self, number: int) -> list[Any] | None:
-        """The rows of a batch as Dask arrays, if all tables are."""
+        """The rows of a batch as Dask arrays, if all views are."""
         parts = [source.part(*self._range(number)) for source in self._sources]
         return None if any(part is None for part in parts) else parts
 
@@ -257,9 +235,8 @@ class RowsStream(NumberedStream):
         if self.nan_policy == "raise":
             row = int(np.argmin(whole))
             view = next(i for i, good in enumerate(finite) if not good[row])
-            where = self._where(view).replace(" in ", " of ")
             raise SampleError(
-                f'row {first + row}{where} contains NaN or Inf; clean it, or give nan_policy="omit" '
+                f'row {first + row} of view {view} contains NaN or Inf; clean it, or give nan_policy="omit" '
                 "(tpca: --nan-policy)."
             )
         left_out = int(np.count_nonzero(~whole))
@@ -270,7 +247,7 @@ class MadeRows(RowsStream):
     """The rows of another stream, every batch made into another."""
 
     def __init__(self, stream: RowsStream) -> None:
-        self.kind, self.dims, self.length, self.dtype = stream.kind, stream.dims, stream.length, stream.dtype
+        self.dims, self.length, self.dtype = stream.dims, stream.length, stream.dtype
         self.layout, self.ahead, self.files = stream.layout, stream.ahead, stream.files
         self.readable_elsewhere, self._stream = stream.readable_elsewhere, stream
 
@@ -294,7 +271,7 @@ class MadeRows(RowsStream):
         return twin
 
     def lazy_parts(self, number: int) -> list[Any] | None:
-        """The rows of a batch as Dask arrays, if all tables are."""
+        """The rows of a batch as Dask arrays, if all views are."""
         return self._stream.lazy_parts(number)
 
     def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> Any:

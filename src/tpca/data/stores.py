@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.data.base import ArraySource, Source, float_dtype
-from tpca.errors import StreamError, StreamWarning, reading
+from tpca.data.places import is_url
+from tpca.errors import StreamError, StreamWarning, check_regular, reading
 from tpca.labels import Axis, as_coords
 
 PACKING = ("scale_factor", "add_offset", "_FillValue", "missing_value")
@@ -66,7 +67,7 @@ def the_only(what: str, shapes: Mapping[str, Sequence[int]], inner: str | None =
 
 def absolute(place: str) -> str:
     """A path that means the same in a process that was started elsewhere; URLs do anyway."""
-    return place if "://" in place else os.path.abspath(place)
+    return place if is_url(place) else os.path.abspath(place)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -342,6 +343,7 @@ def labelled_source(array: Any) -> Source:
 # HDF5, NetCDF 4 among it.
 
 MAX_COMPRESSED = 2000  # times: the deflate of HDF5 can do 1032, and noise hardly 2
+MAX_LINKS = 16  # soft links on the way to a dataset, as many as HDF5 itself follows
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
@@ -382,11 +384,15 @@ class Hdf5Source(DescribedSource):
 def open_hdf5(path: str, inner: str | None) -> Source:
     """The dataset ``inner`` of an HDF5 file; without ``inner`` the only one."""
     with reading(f"cannot open {path!r}", "write or copy it again"), _hdf5_file(path) as file:
-        dataset = _the_dataset(file if inner is None or inner not in file else file[inner], path, inner)
-        _check_parts(dataset, path)
-        claimed, size = math.prod(dataset.shape or ()) * dataset.dtype.itemsize, os.path.getsize(path)
-        if claimed > MAX_COMPRESSED * size and not dataset.is_virtual:  # what was never written is read without an end
-            raise ValueError(f"its shape {dataset.shape} has {claimed:.4g} bytes, and the file {size}")
+        node = None if inner is None else _follow(file, inner, path)
+        dataset = _the_dataset(file if node is None else node, path, inner, check=_check_stored)
+        size = _check_stored(dataset, path)
+        for dimension in dataset.dims:
+            if len(dimension):
+                _check_stored(dimension[0], path)
+        claimed = math.prod(dataset.shape or ()) * dataset.dtype.itemsize
+        if claimed > MAX_COMPRESSED * size:  # what was never written is read without an end
+            raise ValueError(f"its shape {dataset.shape} has {claimed:.4g} bytes, and the file with its parts {size}")
         return Hdf5Source(dataset, path, held=False)
 
 
@@ -397,43 +403,105 @@ def hdf5_source(node: Any) -> Source:
         return Hdf5Source(_the_dataset(node, path), path, held=True)
 
 
-def _the_dataset(node: Any, path: str, inner: str | None = None) -> Any:
-    """``node`` if it is a dataset; in a group, the one that is named, or the only one with enough axes."""
-    if hasattr(node, "shape"):
+def _the_dataset(node: Any, path: str, inner: str | None = None, check: Callable[[Any, str], Any] | None = None) -> Any:
+    """``node`` if it is a dataset; in a group, the one that is named, or the only one with enough axes.
+
+    ``check`` sees every dataset before its shape is asked for, for which HDF5 may open other files.
+    """
+    if hasattr(type(node), "shape"):
         return node
     shapes: dict[str, tuple[int, ...]] = {}
 
-    def visit(_: str, one: Any) -> None:
-        if hasattr(one, "shape"):
-            shapes[one.name] = one.shape or ()
+    def visit(_: str, member: Any) -> None:
+        if hasattr(type(member), "shape"):
+            if check is not None:
+                check(member, path)
+            shapes[member.name] = member.shape or ()
 
     node.visititems(visit)
     return node[the_only(repr(path), shapes, inner if node.name == "/" else None)]
 
 
-def _check_parts(dataset: Any, path: str) -> None:
-    """Refuse a dataset that lies in other files: any file could be read as samples, and one that is gone as zeros.
+def _follow(file: Any, inner: str, path: str) -> Any:
+    """The object at a path inside an HDF5 file, ``None`` if there is none; a link to another file is refused unopened.
 
-    Whoever opens a dataset with h5py and hands it in has decided to trust it.
+    Any file could be read as samples through such a link, and HDF5 waits for ever where it leads to a pipe.
     """
-    other = dataset.external[0][0] if dataset.external else dataset.file.filename
-    if dataset.external or not os.path.samefile(other, path):
-        raise StreamError(
-            f"the samples of {path!r} lie in another file, {other!r}; name that one, or open it with h5py and give the "
-            "dataset if you trust it."
-        )
-    parts = dataset.virtual_sources() if dataset.is_virtual else ()
-    for file, name in {(part.file_name, part.dset_name) for part in parts if part.file_name != "."}:
-        try:
-            with _hdf5_file(os.path.join(os.path.dirname(os.path.abspath(path)), file)) as held:
-                there = name in held
-        except StreamError:
-            there = False
-        if not there:
+    h5l = importlib.import_module("h5py").h5l
+    names = inner.split("/")
+    node = file["/"]
+    followed = 0
+    while names:
+        name = names.pop(0)
+        if name in ("", "."):
+            continue
+        if hasattr(type(node), "shape") or not node.id.links.exists(name.encode()):
+            return None
+        kind = node.id.links.get_info(name.encode()).type
+        if kind == h5l.TYPE_HARD:
+            node = node[name]
+        elif kind == h5l.TYPE_SOFT and followed < MAX_LINKS:
+            target = node.id.links.get_val(name.encode()).decode()
+            followed += 1
+            names = target.split("/") + names
+            node = file["/"] if target.startswith("/") else node
+        elif kind == h5l.TYPE_EXTERNAL:
+            raise _elsewhere(path, node.id.links.get_val(name.encode())[0].decode(errors="replace"))
+        else:
+            raise ValueError(f"the link {name!r} in it leads nowhere")
+    return node
+
+
+def _check_stored(dataset: Any, path: str) -> int:
+    """Refuse a dataset that lies in other files, unless it is put together of plain ones; bytes of all its files.
+
+    Any file could be read as samples, and one that is gone as zeros.  HDF5 waits for ever where a part is a pipe, and
+    crashes where a part is virtual and leads back.  Whoever opens a dataset with h5py and hands it in has decided to
+    trust it.
+    """
+    if dataset.external:
+        raise _elsewhere(path, dataset.external[0][0])
+    size = os.path.getsize(path)
+    if not dataset.is_virtual:
+        return size
+    parts = {(part.file_name, part.dset_name) for part in dataset.virtual_sources()}
+    for name, inner in sorted(parts):
+        place = path if name == "." else os.path.join(os.path.dirname(os.path.abspath(path)), name)
+        _check_part(path, place, name, inner)
+        size += os.path.getsize(place)
+    return size
+
+
+def _check_part(path: str, place: str, name: str, inner: str) -> None:
+    """Refuse a part of a virtual dataset that is not there, or is anything but a plain dataset."""
+    if not os.path.exists(place):
+        raise _part_missing(path, name, inner)
+    check_regular(place)
+    with _hdf5_file(place) as file:
+        part = _follow(file, inner, place)
+        if part is None or not hasattr(type(part), "shape"):
+            raise _part_missing(path, name, inner)
+        if part.is_virtual:
             raise StreamError(
-                f"{path!r} is put together from several files, and {name!r} of {file!r} is missing, which would be "
-                "read as zeros; bring it back."
+                f"{path!r} is put together from parts, and {inner!r} of {name!r} is put together itself; name a "
+                "dataset of plain parts, or open it with h5py and give the dataset if you trust it."
             )
+        if part.external:
+            raise _elsewhere(place, part.external[0][0])
+
+
+def _elsewhere(path: str, other: str) -> StreamError:
+    return StreamError(
+        f"the samples of {path!r} lie in another file, {other!r}; name that one, or open it with h5py and give the "
+        "dataset if you trust it."
+    )
+
+
+def _part_missing(path: str, name: str, inner: str) -> StreamError:
+    return StreamError(
+        f"{path!r} is put together from several files, and {inner!r} of {name!r} is missing, which would be read as "
+        "zeros; bring it back."
+    )
 
 
 def _hdf5_file(path: str) -> Any:

@@ -3,8 +3,9 @@
 A long table has columns for the sample, the modes and the value.  It is read in pieces: Parquet by row groups, of which
 one is held; a CSV file is loaded whole, as Arrow tables and data frames are.  A first pass over the columns of samples
 and modes finds the samples, which in a Parquet file must have their rows next to each other, and the levels of every
-mode: sorted where they are numbers or times, in the order of their first row where they are text.  Levels that are
-given are taken as they are.  Samples are dense where most cells have a row, and sparse where few do.
+mode.  Samples and levels are sorted where they are numbers or times, and in the order of their first row where they are
+text.  Levels that are given are taken as they are.  Samples are dense where most cells have a row, and sparse where few
+do.
 
 pyarrow is optional and imported where it is used; it tells what a column of a CSV file holds from all of it.
 """
@@ -21,6 +22,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from tpca.data.alignment import index_values, is_counted
 from tpca.data.base import ArraySource, Layout, NanPolicy, NumberedStream, Source, spread
 from tpca.data.stored import StoredStream
 from tpca.data.stores import absolute, listed, package
@@ -37,6 +39,7 @@ TABLES = (".csv", ".tsv", ".parquet", ".pq")
 PIECE_ROWS = 2**19  # of a table in memory
 LARGEST = 2**62  # cells of a sample that can be numbered
 DENSE_SHARE = 0.05  # of cells with a row, from which on samples are dense: adding up costs far less than contracting
+SORTED_KINDS = "fiumM"  # of values that are sorted: numbers, durations and times; text stays in the order of its rows
 LETTERS, SHOWN = 60, 8  # of a value, and columns or levels, that messages show
 
 Missing = Literal["raise", "zero", "nan"]
@@ -67,16 +70,18 @@ def columns_of(sample: Any, modes: Any, value: Any, missing: Any) -> Columns | N
     given = {"sample": sample, "modes": modes, "value": value}
     if all(one is None for one in given.values()):
         if missing != "raise":
-            raise StreamError(f"missing={missing!r} is for long tables; give sample, modes and value, or leave it out.")
+            raise StreamError(
+                f"missing={missing!r} is for long tables; give sample=, modes= and value=, or leave it out."
+            )
         return None
     if lacking := [name for name, one in given.items() if one is None]:
-        raise StreamError(f"a long table needs sample, modes and value; {', '.join(lacking)} was not given.")
+        raise StreamError(f"a long table needs sample=, modes= and value=; {', '.join(lacking)} was not given.")
     if isinstance(modes, str):
-        raise StreamError(f"modes must be a list of columns, or a dict of their levels, got {modes!r}; give a list.")
+        raise StreamError(f"modes= must be a list of columns, or a dict of their levels, got {modes!r}; give a list.")
     named = dict(modes) if isinstance(modes, Mapping) else dict.fromkeys(modes)
     if len(named) < 2 or len({sample, value, *named}) != len(list(modes)) + 2:
         raise StreamError(
-            f"sample, value and at least two modes must be different columns, got sample={sample!r}, "
+            f"sample=, value= and the columns of two or more axes, modes=, must differ, got sample={sample!r}, "
             f"modes={list(modes)!r}, value={value!r}."
         )
     return Columns(str(sample), named, str(value), missing)
@@ -120,15 +125,27 @@ def _loaded(source: Any) -> Any:
 
 
 def plain(column: Any) -> Any:
-    """A column in one piece, categories as what they stand for."""
+    """A column in one piece, categories as what they stand for, UUIDs as text, other named types as what they store."""
     arrow = arrow_package()
     whole = arrow.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)
-    return whole.cast(whole.type.value_type) if arrow.types.is_dictionary(whole.type) else whole
+    if arrow.types.is_dictionary(whole.type):
+        whole = whole.cast(whole.type.value_type)
+    extension = getattr(whole.type, "extension_name", "")
+    if extension == "arrow.uuid":
+        return arrow.array([None if one is None else str(one) for one in whole.to_pylist()], arrow.string())
+    return whole.storage if extension else whole
 
 
-def coded(column: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Numbers of the values of a column, −1 where there is none, and the values."""
-    encoded = plain(column).dictionary_encode()
+def coded(column: Any, name: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Numbers of the values of the column ``name``, −1 where there is none, and the values."""
+    arrow = arrow_package()
+    try:
+        encoded = plain(column).dictionary_encode()
+    except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError):
+        raise StreamError(
+            f"column {name!r} holds {column.type}, expected text, numbers or times, one in every row; convert it "
+            "first, or name another column."
+        ) from None
     values = encoded.dictionary.to_numpy(zero_copy_only=False)
     if not all(isinstance(one, str) for one in values[:1]):  # texts stay as they are: one may be long
         values = as_coords(values)
@@ -183,20 +200,33 @@ class Table:
                 found = f"{count} columns" if count else "no column"
                 raise StreamError(f"{self.name} has {found} {column!r}; its columns are {listed(names)}.")
         if not self.shared:
-            codes, _ = coded(self._table.column(columns.sample))
-            if 1 + np.count_nonzero(np.diff(codes)) > len(np.unique(codes)):
+            codes, values = coded(self._table.column(columns.sample), columns.sample)
+            if values.dtype.kind in SORTED_KINDS and len(values):
+                rank = np.argsort(np.argsort(values, kind="stable"))
+                codes = np.where(codes < 0, codes, rank[codes])
+            if (np.diff(codes) < 0).any():
                 self._order = np.argsort(codes, kind="stable")
                 self._table = self._table.take(self._order)
-        self.starts, self._piece_starts, parts = self._index()
+        self._starts, self._piece_starts, samples, parts = self._index()
         if not len(self):
             raise StreamError(f"{self.name} has no rows; give at least one sample.")
         modes = zip(columns.modes.items(), parts, strict=True)
         self.levels = {name: _levels(name, given, some) for (name, given), some in modes}
-        self.axes = (Axis(columns.sample), *(Axis(name, levels) for name, levels in self.levels.items()))
+        # Where in the table every sample is: of a Parquet file, whose samples may stand in any order.
+        self._file_places = np.arange(len(self))
+        if samples.dtype.kind in SORTED_KINDS:
+            self._file_places = np.argsort(samples, kind="stable")
+        self.ends = np.cumsum(np.diff(self._starts)[self._file_places])
+        self.axes = (
+            Axis(columns.sample, samples[self._file_places]),
+            *(Axis(name, levels) for name, levels in self.levels.items()),
+        )
         self.dims = tuple(map(len, self.levels.values()))
         self.size = math.prod(self.dims)
         if self.size > LARGEST:
-            raise StreamError(f"{self.name} has {self.dims} levels, more cells than can be numbered; leave a mode out.")
+            raise StreamError(
+                f"{self.name} has {self.dims} levels, more cells than there are numbers; leave an axis out."
+            )
         self._held: tuple[int, NDArray[np.int64], NDArray[np.float64]] | None = None
 
     def _parquet(self) -> Any:
@@ -216,11 +246,15 @@ class Table:
         return f"row {number} of {self.name}{line}"
 
     def __len__(self) -> int:
-        return len(self.starts) - 1
+        return len(self._starts) - 1
 
-    def _index(self) -> tuple[NDArray[np.int64], NDArray[np.int64], list[list[NDArray[Any]]]]:
-        """The first row of every sample, and of every piece, and the end of both; what every mode has, by pieces."""
+    def _index(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any], list[list[NDArray[Any]]]]:
+        """The first row of every sample, and of every piece, and the end of both; the samples; the levels, by pieces.
+
+        Samples are in the order of the table here.
+        """
         starts: list[int] = []
+        samples: list[Any] = []
         found: list[list[NDArray[Any]]] = [[] for _ in self.columns.modes]
         pieces, rows, seen, last = [0], 0, set[Any](), None
         for number in range(self._count):
@@ -239,17 +273,18 @@ class Table:
                         "sorted here."
                     )
                 starts.append(rows + at)
+                samples.append(own)
                 seen.add(own)
                 last = own
             rows += part.num_rows
             pieces.append(rows)
-        return np.array([*starts, rows]), np.array(pieces), found
+        return np.array([*starts, rows]), np.array(pieces), as_coords(samples), found
 
     def _codes(self, part: Any, place: int, first: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """Numbers and values of a column of a piece, whose first row is number ``first``."""
-        codes, values = coded(part.column(place))
+        name = self.columns.keys[place]
+        codes, values = coded(part.column(place), name)
         if len(codes) and codes.min() < 0:
-            name = self.columns.keys[place]
             raise SampleError(
                 f"{self.row(first + int(np.argmin(codes)))} has no {name}; fill column {name!r}, or take such rows out."
             )
@@ -290,25 +325,35 @@ class Table:
                 f"{name!r} first, or name another one as value."
             ) from None
 
+    def row_numbers(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Of samples ``start`` to ``stop``: the sample of every row, counted from 0, and the number of the row."""
+        places = self._file_places[start:stop]
+        first_rows = self._starts[places]
+        lengths = self._starts[places + 1] - first_rows
+        sample = np.repeat(np.arange(stop - start), lengths)
+        rows_before = np.cumsum(lengths) - lengths
+        numbers = np.arange(len(sample)) + np.repeat(first_rows - rows_before, lengths)
+        return sample, numbers
+
     def rows(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
         """Of samples ``start`` to ``stop``: the sample of every row, counted from 0, its cell, and its value."""
-        first, end = int(self.starts[start]), int(self.starts[stop])
-        parts = []
-        for number in range(int(np.searchsorted(self._piece_starts, first, side="right")) - 1, self._count):
-            begin = int(self._piece_starts[number])
-            if begin >= end:
-                break
-            cells, values = self._piece(number)
-            some = slice(max(0, first - begin), end - begin)
-            parts.append((cells[some], values[some]))
-        sample = np.repeat(np.arange(stop - start), np.diff(self.starts[start : stop + 1]))
-        cells, values = (np.concatenate(each) for each in zip(*parts, strict=True))
+        sample, numbers = self.row_numbers(start, stop)
+        cells = np.empty(len(numbers), np.int64)
+        values = np.empty(len(numbers))
+        pieces = np.searchsorted(self._piece_starts, numbers, side="right") - 1
+        for piece in np.unique(pieces).tolist():
+            here = pieces == piece
+            inside = numbers[here] - self._piece_starts[piece]
+            piece_cells, piece_values = self._piece(piece)
+            cells[here] = piece_cells[inside]
+            values[here] = piece_values[inside]
         order = np.lexsort((cells, sample))
         same = (np.diff(sample[order]) == 0) & (np.diff(cells[order]) == 0)
         if same.any():
             row = int(order[1:][same].min())
+            number = int(numbers[row])
             raise SampleError(
-                f"{self.row(first + row)} gives {self._cell(first + row, int(cells[row]))} a second time; add "
+                f"{self.row(number)} gives {self._cell(number, int(cells[row]))} a second time; add "
                 "such rows up first, or take one out."
             )
         return sample, cells, values
@@ -332,8 +377,9 @@ class Table:
             present = np.zeros(count, bool)
             present[sample * self.size + cells] = True
             absent, cell = divmod(int(np.argmin(present)), self.size)
+            first_row = int(self._starts[self._file_places[start + absent]])
             raise SampleError(
-                f"{self.name} has no row for {self._cell(int(self.starts[start + absent]), cell)}; every cell of every "
+                f"{self.name} has no row for {self._cell(first_row, cell)}; every cell of every "
                 'sample needs one: give missing="zero" if cells without a row are zeros, as of counts, or "nan" if '
                 "they are not known."
             )
@@ -351,7 +397,7 @@ def _levels(name: str, given: Sequence[Any] | None, parts: list[NDArray[Any]]) -
     """The levels of a mode: those that are given, or else all that its column has."""
     if given is None:
         found = np.concatenate(parts)
-        return np.unique(found) if found.dtype.kind in "fiuM" else as_coords(list(dict.fromkeys(found.tolist())))
+        return np.unique(found) if found.dtype.kind in SORTED_KINDS else as_coords(list(dict.fromkeys(found.tolist())))
     dates = all(isinstance(one, datetime.date) for one in given)
     coords = as_coords([np.datetime64(one) for one in given] if dates else list(given))
     if (different := len(np.unique(coords))) < len(coords):
@@ -397,9 +443,10 @@ class SparseTableStream(NumberedStream):
         self._table, self.files = table, table.files
         bounds = [0]  # batches of whole samples, each of about so many rows
         while bounds[-1] < self.length:
-            end = int(np.searchsorted(table.starts, table.starts[bounds[-1]] + BATCH_ENTRIES, side="right")) - 1
+            rows_before = int(table.ends[bounds[-1] - 1]) if bounds[-1] else 0
+            end = int(np.searchsorted(table.ends, rows_before + BATCH_ENTRIES, side="right"))
             bounds.append(max(bounds[-1] + 1, end))
-        entries = max(1, int(table.starts[-1]) // self.length)
+        entries = max(1, int(table.ends[-1]) // self.length)
         self.layout = Layout(np.array(bounds), True, entries, False, private=not table.shared)
 
     @property
@@ -413,7 +460,8 @@ class SparseTableStream(NumberedStream):
         start, stop = self._range(number)
         sample, cells, values = self._table.rows(start, stop)
         if not np.isfinite(values).all():
-            row = int(self._table.starts[start]) + int(np.argmin(np.isfinite(values)))
+            _, numbers = self._table.row_numbers(start, stop)
+            row = int(numbers[np.argmin(np.isfinite(values))])
             raise SampleError(f"{self._table.row(row)} has no finite value; fill it in, or take the row out.")
         coords = np.stack(np.unravel_index(cells, self.dims))
         return SparseBatch(coords, values, sample, stop - start, self.dims, start)
@@ -422,7 +470,7 @@ class SparseTableStream(NumberedStream):
 def open_table(source: Any, columns: Columns, shuffle: int | None, nan_policy: NanPolicy) -> NumberedStream:
     """A long table as a stream of samples."""
     table = Table(source, columns)
-    if columns.missing == "zero" and table.starts[-1] < DENSE_SHARE * table.size * len(table):
+    if columns.missing == "zero" and table.ends[-1] < DENSE_SHARE * table.size * len(table):
         if shuffle is not None or nan_policy != "raise":
             raise StreamError("shuffle and nan_policy are for dense samples, and this table is sparse; leave them out.")
         return SparseTableStream(table)
@@ -441,7 +489,10 @@ def number_table(source: Any) -> Source:
         numbers = all(d.is_numeric() if hasattr(d, "is_numeric") else d.kind in "fiu" for d in source.dtypes)
         if names and numbers:
             index, columns = (getattr(getattr(source, name, None), "name", None) for name in ("index", "columns"))
-            axes = (Axis(str(index or "")), Axis(str(columns or "column"), as_coords(names)))
+            labels = None
+            if library(source) == "pandas" and not is_counted(source.index):
+                labels = index_values(source.index)
+            axes = (Axis(str(index or ""), labels), Axis(str(columns or "column"), as_coords(names)))
             return ArraySource(np.asarray(source.to_numpy(), dtype=np.float64), axes, "the data frame")
     else:
         table, types = _loaded(source), arrow_package().types
@@ -463,7 +514,7 @@ def number_table(source: Any) -> Source:
         what, name, command = f"a {type(source).__name__}", "df", ""
     raise StreamError(
         f"{what} is a table with columns {_several(list(map(str, names)))}, and a sample is an array: say which "
-        "columns are the sample, the modes (axes of a sample) and the value, "
+        "columns are the sample, its axes and the value, "
         f"tpca.open_stream({name}, sample=..., modes=[..., ...], value=...){command}, and fit that. A table of numbers "
         "alone is taken as one sample a row (df.select_dtypes('number')); samples with several axes are given as an "
         "array: df.to_numpy().reshape(n, d_1, ..., d_k)."

@@ -16,6 +16,7 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numcodecs
@@ -25,6 +26,7 @@ from zarr.abc.codec import BytesBytesCodec
 from zarr.codecs import ShardingCodec
 from zarr.storage import StorePath, WrapperStore
 
+from tpca.data.places import is_url
 from tpca.errors import JSON_BYTES, check_regular
 from tpca.wording import amount
 
@@ -44,12 +46,17 @@ _BLOSC_HEAD = 16
 
 
 def open_node(store: Any, inner: str) -> Any:
-    """An array or group; refuses metadata, also of its groups in a folder, that are pipes, devices, or too long."""
+    """An array or group; refuses metadata, also of its groups in a folder, that are pipes, devices, or too long.
+
+    zarr takes ``a::b`` for a chain of fsspec also where it is the name of a folder, so a path is given as a ``Path``.
+    """
     if isinstance(store, str) and os.path.isdir(store):
         for place in itertools.accumulate(filter(None, inner.split("/")), os.path.join, initial=store):
             for path in (os.path.join(place, name) for name in _METADATA):
                 if os.path.lexists(path):
                     check_regular(path, JSON_BYTES)
+    if isinstance(store, str) and not is_url(store):
+        store = Path(store)
     return zarr.open(store, mode="r", path=inner or None)
 
 

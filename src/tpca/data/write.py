@@ -13,11 +13,16 @@ import numpy as np
 
 from tpca.data.numpy_files import npz_bytes, read_npz
 from tpca.data.stores import package
-from tpca.errors import StreamError, reading
-from tpca.files import replacing
+from tpca.errors import OutputError, StreamError, reading
+from tpca.files import WAY_OUT, Kind, check_replaceable, replacing
 from tpca.model import BATCH_ENTRIES, Samples, SpikedTensor
 
 Progress = Callable[[int], None]
+KINDS = {
+    ".npy": Kind("an array of NumPy", b"\x93NUMPY"),
+    ".zarr": Kind("a Zarr store", members=("zarr.json", ".zarray", ".zgroup")),
+}
+TRUTH = Kind("a truth written by tpca generate", b"strength.npy")  # the first name in it
 
 
 def truth_path(path: str | os.PathLike[str]) -> Path:
@@ -36,24 +41,48 @@ def read_truth(path: Path) -> SpikedTensor:
         return SpikedTensor(vectors, float(stored["strength"]))
 
 
+def check_samples_place(path: Path, overwrite: bool = False) -> None:
+    """Refuse a place for generated samples whose suffix is unknown, or where somebody's data are.
+
+    Data with a truth beside them were generated, and can be again; all others go only with ``overwrite``.
+    """
+    if path.suffix not in KINDS:
+        raise StreamError(f"the suffix of {str(path)!r} must be .npy or .zarr.")
+    kind = KINDS[path.suffix]
+    beside = truth_path(path)
+    check_replaceable(path, kind, overwrite=True)  # anything but a file or store is never replaced
+    check_replaceable(beside, TRUTH, overwrite)
+    if overwrite:
+        return
+    check_replaceable(path, kind)
+    if path.exists() and not beside.exists():
+        raise OutputError(f"{str(path)!r} exists and was not written by tpca generate; {WAY_OUT}.")
+
+
 def write_samples(
-    path: Path, samples: Samples, count: int, truth: SpikedTensor | None = None, progress: Progress = lambda _: None
+    path: Path,
+    samples: Samples,
+    count: int,
+    truth: SpikedTensor | None = None,
+    progress: Progress = lambda _: None,
+    overwrite: bool = False,
 ) -> None:
     """Write the first ``count`` samples, and the truth beside them if there is one; they appear whole or not at all.
 
     The truth of other data that were there is gone before they are.
     """
-    if path.suffix not in (".npy", ".zarr"):
-        raise StreamError(f"the suffix of {str(path)!r} must be .npy or .zarr.")
+    check_samples_place(path, overwrite)
     beside, shape = truth_path(path), (count, *samples.dims)
-    with replacing(path, *([beside] if truth else []), removing=[beside]) as (draft, *other), ExitStack() as opened:
+    places = {path: KINDS[path.suffix]} | ({beside: TRUTH} if truth else {})
+    writing = replacing(*places, kinds=list(places.values()), overwrite=overwrite, removing=[beside])
+    with writing as (draft, *other), ExitStack() as opened:
         if path.suffix == ".npy":  # plain writes, not a memory map: on a full disk a map ends the process
             file = opened.enter_context(draft.open("wb"))
             head = {"descr": np.lib.format.dtype_to_descr(samples.dtype), "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, head)
         else:
             zarr = package("zarr", "zarr", "writing Zarr")
-            array = zarr.open_array(str(draft), mode="w", shape=shape, chunks=_chunks(shape), dtype=samples.dtype)
+            array = zarr.open_array(draft, mode="w", shape=shape, chunks=_chunks(shape), dtype=samples.dtype)
         first, batches = 0, iter(samples)
         while first < count:
             part = next(batches)[: count - first]

@@ -41,6 +41,7 @@ import numpy as np
 from tpca.checkpoint import CheckpointWarning
 from tpca.data import Stream
 from tpca.data.base import Layout
+from tpca.data.places import is_url
 from tpca.errors import CheckpointError, StreamError, TpcaError
 from tpca.labels import Labels
 from tpca.tensors import Accumulator, Batch
@@ -445,7 +446,7 @@ def stamp(places: Sequence[str]) -> dict[str, Any] | None:
 
 def _listed(place: str) -> Iterator[tuple[str, int, str]]:
     """Name, size and time of last change of every file."""
-    if "://" in place:
+    if is_url(place):
         import fsspec  # type: ignore[import-untyped]
 
         system, root = fsspec.core.url_to_fs(place)

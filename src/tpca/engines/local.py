@@ -14,14 +14,14 @@ import numpy as np
 
 from tpca.data import Stream, open_stream
 from tpca.data.base import NumberedStream, SampleDim
-from tpca.data.open import check_opened, open_known
+from tpca.data.open import check_opened, open_known, refuse_class
 from tpca.data.stores import labelled_source
 from tpca.engines.base import A, Engine, Groups, Receipt, StreamEngine, cut_samples
 from tpca.engines.dask.cluster import active_client
 from tpca.engines.dask.engine import DaskEngine
 from tpca.errors import SampleError
 from tpca.labels import Labels, labels_of
-from tpca.tensors import Batch, DenseBatch, Rewards
+from tpca.tensors import Batch, Rewards
 from tpca.tensors.blocks import Array
 from tpca.tensors.dense import refuse_beyond_memory
 from tpca.tensors.namespaces import home_of, library
@@ -88,12 +88,6 @@ class PushEngine(Generic[A]):
         self.buffer_bytes = self.n_skipped = 0
         self.pending: A | None = None
 
-    def accept(self, batch: Batch) -> None:
-        """Look at a batch before any of it is used: what is refused must leave no trace in the sums."""
-        if isinstance(batch, DenseBatch):
-            batch.check()
-        self.n_skipped += batch.dropped
-
     def push(self, batch: Batch, blank: A, n: int) -> A | None:
         """Add a batch, of no more samples than are missing, to those of ``n``; the accumulator when all are there."""
         part = blank.fresh() if self.pending is None else self.pending
@@ -125,12 +119,13 @@ def open_engine(source: Any) -> Engine:
 
 def refuse_rows(stream: Any) -> None:
     """What solvers of samples cannot read."""
-    if (kind := getattr(stream, "kind", "")) in ("views", "rows"):
-        raise SampleError(f"{kind} are no samples of a tensor: TensorCCA fits views, MomentPCA a table.")
+    if getattr(stream, "kind", "") == "views":
+        raise SampleError("views are no samples of a tensor: TensorCCA fits views.")
 
 
 def opened(X: Any, dims: tuple[int, ...] | None, **options: Any) -> Stream | Engine:
     """An engine as it is; anything else as a stream, or on the active Dask client if it is a Dask array."""
+    refuse_class(X)
     if is_engine(X):
         check_opened(X.stream if isinstance(X, StreamEngine) else Stream(), **options)
         return X
@@ -154,10 +149,10 @@ def rows_opened(X: Any, stream_of: Callable[[Any], S], hold: float = 0.0) -> tup
 
 
 def reader(
-    X: Any, dims: tuple[int, ...], nan_policy: str, sample_dim: SampleDim = None, labels: Labels | None = None
+    X: Any, dims: tuple[int, ...], nan_policy: str, dim: SampleDim = None, labels: Labels | None = None
 ) -> Engine:
-    """New samples from the first on, which must look like the fitted ones; rows stay aligned: none is skipped."""
-    data = opened(X, dims, nan_policy="zero" if nan_policy == "zero" else "raise", sample_dim=sample_dim)
+    """New samples from the first on, which must look like the fitted ones."""
+    data = opened(X, dims, nan_policy=nan_policy, dim=dim)
     if data.dims != dims:
         raise SampleError(
             f"samples must have the shape that was fitted, {dims}, got {data.dims}; give one sample as x[None]."
@@ -173,13 +168,14 @@ def check_labels(own: Labels | None, others: Labels | None, expected: str) -> No
     """Refuse samples whose entries have other names: in another order the answer would be wrong, without a word."""
     if own is not None and others is not None and (difference := own.difference(others)):
         raise SampleError(
-            f"samples must have their modes and entries {expected}: {difference}; put them in that order "
+            f"samples must have their axes and entries {expected}: {difference}; put them in that order "
             "(DataArray.transpose and reindex; of a table, modes={name: levels}), or give arrays without names."
         )
 
 
 def handed(X: Any, dims: tuple[int, ...] | None, nan_policy: Any) -> Stream:
     """The batch that ``partial_fit`` is given, with its names where it has any."""
+    refuse_class(X)
     labels = None
     if library(X) == "xarray":
         source = labelled_source(X)

@@ -1,8 +1,7 @@
 """Estimators: scikit-learn faces; validate, delegate, expose."""
 
-from tpca.estimators.moment_pca import MomentPCA
 from tpca.estimators.tensor_cca import TensorCCA
 from tpca.estimators.tensor_pca import TensorPCA
 from tpca.result import Score
 
-__all__ = ["MomentPCA", "Score", "TensorCCA", "TensorPCA"]
+__all__ = ["Score", "TensorCCA", "TensorPCA"]

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.utils.validation import validate_data
 
 from tpca.checkpoint import Checkpoints
 from tpca.data.rows import KEPT_BYTES
 from tpca.engines.local import rows_opened
-from tpca.errors import SampleError, check_integer
+from tpca.errors import check_integer
 from tpca.labels import Axis, Coords, Labels
 from tpca.result import Result
 from tpca.solvers.estimate import Verdict
@@ -68,6 +67,8 @@ class Fitted:
     """Samples, or rows, that were used."""
     n_skipped_: int = of_result("n_skipped")
     """Those left out."""
+    sample_labels_: Coords | None = of_result("sample_labels")
+    """Labels of the samples, or rows, of the fit, where these have any."""
 
     def summary(self) -> Summary:
         """What was found, in a few lines; ``print`` gives text, a notebook shows a table."""
@@ -78,18 +79,29 @@ class Fitted:
 
         ``pair`` names the two axes of the map, by name or number.
         """
-        return self.result_.plot(self._scores(X), y, pair)
+        scores, in_order = self._scores(X, y)
+        return self.result_.plot(scores, in_order, pair)
 
-    def report(self, path: str | os.PathLike[str], X: Any = None, y: Any = None) -> Path:
-        """Write a report, one HTML file that needs no network; returns its path."""
-        return self.result_.report(path, self._scores(X), y)
+    def report(self, path: str | os.PathLike[str], X: Any = None, y: Any = None, *, overwrite: bool = False) -> Path:
+        """Write a report, one HTML file that needs no network; returns its path.
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Save the result to a folder; :func:`tpca.load` reads it."""
-        return self.result_.save(path)
+        A report that is there is replaced, any other file only with ``overwrite``.
+        """
+        scores, in_order = self._scores(X, y)
+        return self.result_.report(path, scores, in_order, overwrite=overwrite)
 
-    def _scores(self, X: Any) -> Any:
-        return None if X is None else self.result_.transform(X)
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Save the result to a folder; :func:`tpca.load` reads it.
+
+        A result that is there is replaced, other files of its names only with ``overwrite``.
+        """
+        return self.result_.save(path, overwrite=overwrite)
+
+    def _scores(self, X: Any, y: Any) -> tuple[Any, Any]:
+        """Scores of the samples ``X``, and ``y`` in their order."""
+        if X is None:
+            return None, y
+        return self.result_.transform_with(X, y)
 
 
 class RowsEstimator(Fitted, Generic[F]):
@@ -159,6 +171,8 @@ class Lines:
 
     def __call__(self, record: dict[str, Any]) -> None:
         """Tell what the record of a round says."""
+        if "flips" in record:
+            return
         samples = int(record["samples"])
         if samples < self._next:
             return
@@ -192,17 +206,3 @@ def _columns(view: Any) -> Coords | None:
         return np.array([str(name) for name in view.columns])
     dims, coords = tuple(getattr(view, "dims", ())), getattr(view, "coords", {})
     return np.asarray(coords[dims[1]]) if len(dims) == 2 and dims[1] in coords else None
-
-
-def check_names(estimator: Any, X: Any, width: int, *, reset: bool) -> None:
-    """Note the columns of a table that is fitted (``reset``), or compare those of another with them."""
-    if reset:
-        estimator.n_features_in_ = width
-    elif width != estimator.n_features_in_:
-        raise SampleError(
-            f"X has {width} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} features "
-            "as input; give rows with the columns that were fitted."
-        )
-    if not hasattr(X, "shape"):  # a path, a list or batches: without names
-        return
-    validate_data(estimator, X, reset=reset, skip_check_array=True)

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from tpca.data.alignment import aligned_views, aligned_with
 from tpca.data.base import all_finite, as_array, to_floats
 from tpca.data.rows import open_views
 from tpca.errors import SampleError, SolverError
 from tpca.estimators._common import RowsEstimator, view_labels
-from tpca.labels import Labels
+from tpca.labels import Coords, Labels
 from tpca.result import Result, Score
 from tpca.solvers.options import Callback, check_callbacks
 from tpca.solvers.views import ViewsFit, ViewsOptions, fit_views
@@ -111,6 +112,8 @@ class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_w
     shape_in_: tuple[int, ...]
     _labels: Labels | None = None  # names of views and columns, where the data have them
     _view_names: tuple[str, ...] = ()  # of a dictionary
+    _samples: Coords | None = None  # labels of the rows
+    _order_advice: Sequence[str] = ()  # of views and groups that were put in another order
     _output: str | None = None  # container of scores
 
     def __init__(
@@ -142,16 +145,24 @@ class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_w
         """Fit views ``(n, d_i)``: a list or a dictionary of arrays or paths, a DataFrame with levels, or batches.
 
         ``groups`` has a label for every row: rows of different groups are independent, and whole groups are held out
-        and permuted.  Dask arrays are worked on where they are, by the workers of the active Dask client, if there is
-        one; give ``DaskEngine(client, open_views(paths))`` to have workers read files.  Rows of an iterable of batches
-        are kept in memory.
+        and permuted.  Views and ``groups`` with an index (pandas) or a coordinate (xarray) along the rows are put in
+        the order of the first view that has one; other labels are refused.
+
+        Dask arrays are worked on where they are, by the workers of the active Dask client, if there is one; give
+        ``DaskEngine(client, open_views(paths))`` to have workers read files.  Rows of an iterable of batches are kept
+        in memory.
         """
         callbacks = check_callbacks("callbacks", self.callbacks or ())
         stream, reader, asked = self._opened(X, open_views, ViewsOptions)
-        fitted = fit_views(stream, reader, asked, groups, callbacks)
+        in_order, advice = aligned_with(stream.samples, groups=groups)
+        fitted = fit_views(stream, reader, asked, in_order["groups"], callbacks)
         self.shape_in_, self.n_features_in_ = stream.dims, sum(stream.dims)
         self._view_names = tuple(map(str, X)) if isinstance(X, Mapping) else ()
         self._labels = view_labels(X)
+        self._samples = None
+        if stream.samples is not None and not stream.samples.counted:
+            self._samples = stream.samples.values
+        self._order_advice = [*stream.advice, *advice]
         self._keep(fitted)
         return self
 
@@ -160,7 +171,10 @@ class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_w
         """All that is known, to save, show and draw."""
         fit = self.fit_
         names = self._view_names or [f"view {i}" for i in range(len(fit.means))]
-        return Result.of_views(fit, names, self._settings(), self._labels)
+        result = Result.of_views(fit, names, self._settings(), self._labels)
+        result.sample_labels = self._samples
+        result.advice = [*result.advice, *self._order_advice]
+        return result
 
     # What other rows show ---------------------------------------------------------------------------------------------
 
@@ -168,6 +182,7 @@ class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_w
         """Scores of every view, a list of arrays ``(n, n_components)``, or of DataFrames after :meth:`set_output`.
 
         ``X`` is whatever :meth:`fit` takes, and read by whom it would be there: also by the workers of a Dask client.
+        There is a score for every row, NaN where ``nan_policy="omit"`` leaves the row out.
         """
         scores: list[Any] = self.result_.transform(self._in_order(X))
         if self._output is None:
@@ -205,12 +220,15 @@ class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_w
     def predict(self, X: Any) -> list[NDArray[Any]]:
         """The views, arrays ``(n, d_i)``, with every missing one (``None``) predicted from those that are there.
 
-        The best linear prediction from the scores of the others, learnt from all rows of the fit.
+        The best linear prediction from the scores of the others, learnt from all rows of the fit; NaN where
+        ``nan_policy="omit"`` leaves a row out.
         """
-        views, means = list(self._in_order(X)), self.means_
+        means = self.means_
+        views, _, _ = aligned_views(self._in_order(X))
         if len(views) != len(means):
             raise SampleError(f"there must be {len(means)} views, None for each that is missing, got {len(views)}.")
-        given = [None if view is None else _checked(view, i, len(means[i])) for i, view in enumerate(views)]
+        omit = self.nan_policy == "omit"
+        given = [None if view is None else _checked(view, i, len(means[i]), omit) for i, view in enumerate(views)]
         there = {i: view for i, view in enumerate(given) if view is not None}
         if not there:
             raise SampleError("at least one view must be given to predict the others from, got None for all of them.")
@@ -248,10 +266,13 @@ class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_w
         return [named[name] for name in self._view_names or named]
 
 
-def _checked(view: Any, number: int, width: int) -> NDArray[Any]:
+def _checked(view: Any, number: int, width: int, omit: bool) -> NDArray[Any]:
     rows = to_floats(as_array(view))
     if rows.ndim != 2 or rows.shape[1] != width:
         raise SampleError(f"view {number} must have shape (n, {width}) as it was fitted, got {rows.shape}.")
     if not all_finite(rows):
-        raise SampleError(f"view {number} contains NaN or Inf; clean it, or leave its rows out.")
+        if not omit:
+            raise SampleError(f'view {number} contains NaN or Inf; clean it, or give nan_policy="omit".')
+        whole = np.isfinite(rows).all(axis=1, keepdims=True)
+        rows = np.where(whole, rows, rows.dtype.type(np.nan))
     return rows

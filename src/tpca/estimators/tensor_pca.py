@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from tpca.data import Stream
+from tpca.data.alignment import aligned_with, labels_of_samples, samples_first, without_samples
 from tpca.data.base import check_axis
 from tpca.data.open import is_epochs, labels_of_epochs
 from tpca.engines import Data, Engine
@@ -26,7 +27,7 @@ from tpca.solvers.estimate import Component, Estimate, Verdict
 from tpca.solvers.least_squares.solver import LeastSquares
 from tpca.solvers.options import OPTIONS, same
 from tpca.solvers.race.run import RaceSolver
-from tpca.solvers.run import Feed
+from tpca.solvers.run import Feed, checked_batches
 from tpca.tensors.blocks import Array
 from tpca.tensors.namespaces import is_device_array, namespace, to_device
 
@@ -71,9 +72,9 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
 
     Attributes
     ----------
-    components_ : list of arrays ``(rows, d_m)``, one per mode
+    components_ : list of arrays ``(rows, d_m)``, one per axis
         Unit vectors, the strongest component first; of q covariates, ``n_components`` rows for each (``effects_``).
-        The largest entry of every vector is positive, but for the last mode, which takes the sign that is left.
+        The largest entry of every vector is positive, but for the last axis, which takes the sign that is left.
     strengths_, strength_intervals_ : arrays ``(rows,)``, ``(rows, 2)``
         Strength of every component, without the bias of a fit, and its confidence interval.
     standard_errors_ : list of arrays like ``components_``, of every entry; NaN where a method has none
@@ -95,6 +96,9 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
     label_amplitudes_ : array ``(rows, K)``, of more than two labels
     observed_rates_ : list of arrays ``(d_m,)``, share of every slice that was observed
     n_samples_seen_, n_skipped_ : int
+    sample_labels_ : array ``(n,)`` or None
+        Labels of the samples that ``fit`` was given: the index of a frame, the coordinate of a ``DataArray``, the
+        samples of a long table.
     n_features_in_, shape_in_ : int, tuple of int
         Entries of a sample, and its shape.
     solver_, solver_reason_ : str
@@ -180,23 +184,33 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
             How much every sample counts; only ratios matter.
         groups
             A label for every sample (subject, session): groups, not samples, are then the independent units.
+
+            Where the samples have labels, as the index of a frame or a coordinate along their axis, and ``y``,
+            ``nuisance``, ``sample_weight`` or ``groups`` have such labels, too, these are matched by label: the same
+            labels in another order are put in the order of the samples, and other labels are refused.
         dim
             The axis along which the samples lie, by name or number; by default the first.
         checkpoint
             A folder.  A fit that was stopped goes on from what is there, if data and options are the same.
         """
         seed = seed_from(self.random_state, checkpoint)
-        data = opened(X, None, nan_policy=self.nan_policy, sample_dim=dim)
+        data = opened(X, None, nan_policy=self.nan_policy, dim=dim)
         if is_epochs(X) and self.target == "effect":
             y = labels_of_epochs(X, y)
-        check_axis(X, data, dim, y=y, nuisance=nuisance, sample_weight=sample_weight, groups=groups)
-        return self._fit(data, seed, (y, nuisance, sample_weight, groups), dim, {"checkpoint": checkpoint})
+        known = {"y": y, "nuisance": nuisance, "sample_weight": sample_weight, "groups": groups}
+        if data.labels is not None:
+            known = {name: samples_first(values, data.labels.sample) for name, values in known.items()}
+        check_axis(X, data, dim, **known)
+        known, advice = aligned_with(labels_of_samples(X, data.labels), **known)
+        self._fit(data, seed, tuple(known.values()), dim, {"checkpoint": checkpoint})
+        self.result_.advice.extend(advice)
+        return self
 
     def _fit(
         self,
         data: Stream | Engine,
         seed: int,
-        given: tuple[Any, Any, Any, Any],
+        given: tuple[Any, ...],
         dim: str | int | None = None,
         keeping: dict[str, Any] | None = None,
         callbacks: Sequence[Any] = (),
@@ -234,43 +248,68 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         The attributes say what is known so far, worked out when they are looked at.  Look once: each further look at a
         test is another chance of a false alarm (``solver="race"`` may be looked at after every batch).  Labels need
         ``classes`` in the first call, as in scikit-learn.
+
+        A batch counts whole or not at all.  Ctrl-C waits for the end of a batch and is then a
+        :class:`~tpca.errors.RunInterrupted` that says so.  After an error in the middle of one, or a second Ctrl-C, the
+        estimator refuses to go on; ``fit`` starts afresh.
         """
         feed: Feed | None = getattr(self, "_feed", None)
-        known = None if feed is None else feed.engine.dims
-        batches = handed(X, known, self.nan_policy)
-        batches = batches if self.preprocess is None else preprocessed_data(batches, self.preprocess)
+        dims = None if feed is None else feed.engine.dims
+        if feed is not None:
+            feed.check_whole()
+        stream = handed(X, dims, self.nan_policy)
+        stream = stream if self.preprocess is None else preprocessed_data(stream, self.preprocess)
+        if feed is not None:
+            self._check_like_before(feed, stream)
+        batches = checked_batches(stream)
+        n_samples = sum(len(batch) + batch.dropped for batch in batches)
         before: Design | None = getattr(self, "_design", None) if feed is not None else None
         labels = tuple(sorted(str(one) for one in classes)) if classes is not None else ()
-        given = (None if y is None or self.target != "effect" else y, nuisance, sample_weight, groups)
-        design = read_design(self.target, batches.length, *given, like=before, labels=labels, part=True)
+        known = {"y": y if self.target == "effect" else None, "nuisance": nuisance}
+        known |= {"sample_weight": sample_weight, "groups": groups}
+        known, _ = aligned_with(labels_of_samples(X, stream.labels), **known)
+        design = read_design(self.target, n_samples, **known, like=before, labels=labels, part=True)
+        design = design if before is None else before.followed_by(design)
+        is_first = feed is None
         if feed is None:
-            solver = self._solver(batches, design, {"random_state": seed_from(self.random_state)}, pushed=True)
-            if not hasattr(solver, "start"):
-                raise SolverError(f"partial_fit needs solver='least_squares', 'race' or 'auto', got {self.solver!r}.")
-            start = solver.start
-            if isinstance(solver, LeastSquares):
-                start = functools.partial(start, design=design, pushed=True)
-            feed = Feed(start, batches.dims, batches.labels, batches.partial)
-            self._form, self._looks = form_of(batches), 0
-        else:
-            if batches.dims != feed.engine.dims:
-                raise SampleError(
-                    f"samples must have shape {feed.engine.dims} as in the first batch, got {batches.dims}; call fit "
-                    "to start afresh."
-                )
-            check_labels(feed.engine.labels, batches.labels, "as in the first batch")
-            if form_of(batches) != self._form:
-                raise SampleError(
-                    f"all batches share one dtype and one form, expected {self._form}, got {form_of(batches)}; convert "
-                    "them to one."
-                )
-            design = design if before is None else before.followed_by(design)
-            feed.know(design)
-        feed.take(batches)
-        self._feed, self._design, self._result = feed, design, None
-        self.shape_in_, self._dim = batches.dims, None
-        self.n_features_in_ = math.prod(batches.dims)
+            feed = self._new_feed(stream, design)
+        with feed.whole_batch():
+            if not is_first:
+                feed.know(design)
+            feed.take(batches)
+            self._feed = feed
+            self._design = design
+            self._result = None
+            self._dim = None
+            self.shape_in_ = stream.dims
+            self.n_features_in_ = math.prod(stream.dims)
         return self
+
+    def _new_feed(self, stream: Stream, design: Design) -> Feed:
+        """A run that takes batches like those of the stream, the first ones."""
+        solver = self._solver(stream, design, {"random_state": seed_from(self.random_state)}, pushed=True)
+        if not hasattr(solver, "start"):
+            raise SolverError(f"partial_fit needs solver='least_squares', 'race' or 'auto', got {self.solver!r}.")
+        start = solver.start
+        if isinstance(solver, LeastSquares):
+            start = functools.partial(start, design=design, pushed=True)
+        self._form = form_of(stream)
+        self._looks = 0
+        return Feed(start, stream.dims, without_samples(stream.labels), stream.partial)
+
+    def _check_like_before(self, feed: Feed, stream: Stream) -> None:
+        """Refuse batches that are not like those before."""
+        if stream.dims != feed.engine.dims:
+            raise SampleError(
+                f"samples must have shape {feed.engine.dims} as in the first batch, got {stream.dims}; call fit "
+                "to start afresh."
+            )
+        check_labels(feed.engine.labels, stream.labels, "as in the first batch")
+        if form_of(stream) != self._form:
+            raise SampleError(
+                f"all batches share one dtype and one form, expected {self._form}, got {form_of(stream)}; convert "
+                "them to one."
+            )
 
     def _solver(self, data: Data, design: Design, known: dict[str, Any], pushed: bool = False) -> Any:
         """The solver for these samples, which takes what is known of them; says which, and why."""
@@ -303,10 +342,12 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         """All that is known, to save, show and draw; of samples that are handed in, worked out when it is looked at."""
         if not hasattr(self, "shape_in_"):
             raise not_fitted(self)
+        if self._feed is not None:
+            self._feed.check_whole()
         if self._result is None:
             assert self._feed is not None
-            self._looks += 1
             self._result = self._result_of(self._feed.estimate())
+            self._looks += 1
             if self._looks > 1 and self.solver_ == LeastSquares.name:
                 level = (1 - self.confidence) / self._looks
                 self._result.advice.append(
@@ -365,7 +406,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
 
     @property
     def observed_rates_(self) -> list[Array]:
-        """Share of the entries of every slice that was observed, ``(d_m,)`` for every mode m."""
+        """Share of the entries of every slice that was observed, ``(d_m,)`` for every axis m."""
         return self.result_.observed or [np.ones(d) for d in self.shape_in_]
 
     # What samples show ------------------------------------------------------------------------------------------------
@@ -373,7 +414,10 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
     def transform(self, X: Any) -> Any:
         """Scores ``(n, rows)``: every sample contracted with the components.
 
-        Of samples on a device the scores are an array of the same library there; of a ``DataArray``, a ``DataArray``.
+        There is a row for every sample, of NaN where ``nan_policy="omit"`` leaves the sample out.  Of samples on a
+        device the scores are an array of the same library there; of a ``DataArray``, a ``DataArray`` with the
+        coordinates of its samples.  Of a data frame they are an array, or after ``set_output(transform="pandas")`` a
+        frame with its index.
         """
         return self.result_.transform(X)
 
@@ -391,7 +435,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         """What samples show of the components, summed over these, with its standard error.
 
         Of the mean, the mean score; of an effect, the slope of scores on ``y`` beside ``nuisance``; of variation, the
-        variance of the scores.
+        variance of the scores.  Its ``n_samples`` counts the samples used, ``n_skipped`` those left out.
         """
         return self.result_.score(X, y, nuisance=nuisance)
 

@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array
 
+Progress = Callable[[int, int], None]  # told how many flips are done, and how many there are
+
 CHUNK = 2**21  # numbers of flipped tensors that are held at a time, at most
 TIE = 1e-9  # lengths that differ by less are equal
 LEAST_FLIPS, USUAL_FLIPS = 199, 999
@@ -97,17 +99,29 @@ def p_values(values: Array) -> Array:
     return np.asarray((len(values) - below) / len(values))
 
 
-def flipped(rows: Array, signs: Array, most: int = CHUNK) -> Iterator[tuple[slice, Array]]:
-    """Σ_g s_g C_g of every row of signs, about ``most`` numbers at a time; the rows are (G, ...)."""
+def flipped(
+    rows: Array, signs: Array, most: int = CHUNK, progress: Progress | None = None
+) -> Iterator[tuple[slice, Array]]:
+    """Σ_g s_g C_g of every row of signs, about ``most`` numbers at a time; the rows are (G, ...).
+
+    ``progress`` is told when some flips have been used.
+    """
     flat = rows.reshape(len(rows), -1)
     step = max(1, most // max(1, flat.shape[1]))
     for start in range(0, len(signs), step):
         some = slice(start, min(start + step, len(signs)))
         yield some, (signs[some].astype(flat.dtype, copy=False) @ flat).reshape(-1, *rows.shape[1:])
+        if progress is not None:
+            progress(some.stop, len(signs))
 
 
 def resampled(
-    versions: Iterable[Array], statistic: Callable[[Array], Array], signs: Array, scale: Array, most: int = CHUNK
+    versions: Iterable[Array],
+    statistic: Callable[[Array], Array],
+    signs: Array,
+    scale: Array,
+    most: int = CHUNK,
+    progress: Progress | None = None,
 ) -> tuple[Array, Array]:
     """The same statistic of the flips of several versions of the contributions, divided by ``scale``.
 
@@ -116,7 +130,7 @@ def resampled(
     """
     rows = []
     for version in versions:
-        each = [statistic(stack) / scale[some] for some, stack in flipped(version, signs, most)]
+        each = [statistic(stack) / scale[some] for some, stack in flipped(version, signs, most, progress)]
         rows.append(np.concatenate(each))
         del version  # before the next one is made
     p = np.array([p_values(own) for own in rows])
@@ -124,7 +138,9 @@ def resampled(
     return np.array(rows), np.array([(least <= own[0] + 1e-12).mean() for own in p])
 
 
-def entry_p_values(rows: Array, signs: Array, scale: Array, most: int = CHUNK) -> Array:
+def entry_p_values(
+    rows: Array, signs: Array, scale: Array, most: int = CHUNK, progress: Progress | None = None
+) -> Array:
     """Family-wise p of every entry: how often the largest |t| over all entries of a flip reaches it.
 
     The level of an entry, the root of its sum of squares over units, is left alone by flips.
@@ -133,7 +149,7 @@ def entry_p_values(rows: Array, signs: Array, scale: Array, most: int = CHUNK) -
     unknown = level <= 1e-12 * level.max(initial=0.0)
     level = np.where(unknown, np.inf, level)
     largest, own = np.empty(len(signs)), np.zeros(rows.shape[1:])
-    for some, stack in flipped(rows, signs, most):
+    for some, stack in flipped(rows, signs, most, progress):
         sizes = np.abs(stack, out=stack)
         sizes /= level
         largest[some] = sizes.reshape(len(sizes), -1).max(axis=1) / scale[some]

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tpca.data.alignment import aligned, labels_of_rows
 from tpca.errors import SampleError
-from tpca.report.style import COLOURS, INK, pyplot, settings
+from tpca.report.style import COLOURS, INK, pyplot, settings, unusable_backend
 from tpca.report.words import about, effect_of, headline, strength_of, title_of
 from tpca.tensors.blocks import Array
 from tpca.wording import count, number, percent, printable
@@ -75,7 +76,10 @@ def overview(result: Result, scores: Any = None, y: Any = None, pair: Sequence[s
     verdict = textwrap.fill(headline(result), 36 * columns)
     height = PANEL[1] * (lines * len(rows) + ends) + 0.3 + 0.2 * len(verdict.splitlines())
     with plt.rc_context(figure_settings()):
-        figure = plt.figure(figsize=(PANEL[0] * columns, height), layout="constrained")
+        try:
+            figure = plt.figure(figsize=(PANEL[0] * columns, height), layout="constrained")
+        except ImportError as error:
+            raise unusable_backend(error) from error
         grid = figure.add_gridspec(lines * len(rows) + ends, columns)
         figure.suptitle(verdict, x=0.01, ha="left", size=11, weight="bold")
         for c, pictures in enumerate(rows):
@@ -156,7 +160,7 @@ def _draw_axis(figure: Any, result: Result, c: int, mode: int, most: int) -> Non
     axes, vector, errors = figure.subplots(), result.shown[mode][c], result.errors[mode][c]
     width = 2 * np.where(np.isfinite(errors), errors, 0.0)
     colour, name = COLOURS[c % len(COLOURS)], cut(result.labels.modes[mode], 2 * LONG)
-    value = {"samples": "entry", "views": "loading", "table": "direction"}[result.kind]
+    value = {"samples": "entry", "views": "loading"}[result.kind]
     value += " ± 2 s.e." if width.any() else ""
     if _by_name(result, mode):
         order = np.argsort(-np.abs(vector), kind="stable")[:most]
@@ -378,12 +382,14 @@ class Scores:
     """Scores ``(n, rows)`` of samples, of views ``(n, views, rows)``; y ``(n, q)``, a column for every question.
 
     ``places`` are the coordinates of samples along their axis ``name``: their numbers, where data have no others.
+    Samples without a score, ``n_skipped`` of them, are not among them.
     """
 
     values: Array
     y: Array | None
     places: NDArray[Any]
     name: str
+    n_skipped: int = 0
 
 
 def scores_of(result: Result, scores: Any, y: Any) -> Scores | None:
@@ -396,19 +402,24 @@ def scores_of(result: Result, scores: Any, y: Any) -> Scores | None:
     rows = len(result.components)
     if values.ndim not in (2, 3) or values.shape[-1] != rows:
         raise SampleError(f"scores must have shape (n, {rows}), as transform gives, got {values.shape}.")
+    scored = np.isfinite(values).reshape(len(values), -1).all(axis=1)
+    n_skipped = int(np.sum(~scored))
+    if n_skipped and not scored.any():
+        raise SampleError(f"scores are NaN or Inf for all {len(values)} samples: give samples that have a score.")
     name = "sample"
     places: NDArray[Any] = np.arange(len(values))
     if hasattr(scores, "dims") and hasattr(scores, "coords"):  # of xarray, as transform gives them
         name = str(scores.dims[0])
         given = np.asarray(scores.coords[name]) if name in scores.coords else places
         places = given if given.dtype.kind in "fiuM" else places
+    y, _ = aligned("y", y, labels_of_rows(scores))
     told = None if y is None else np.asarray(y)
     if told is None:
-        return Scores(values, None, places, name)
+        return Scores(values[scored], None, places[scored], name, n_skipped)
     if told.ndim not in (1, 2) or len(told) != len(values):
         raise SampleError(f"y must have a number or label for every sample, ({len(values)},), got {np.shape(y)}.")
     told = told[:, None] if told.ndim == 1 else told
-    return Scores(values, told, places, name)
+    return Scores(values[scored], told[scored], places[scored], name, n_skipped)
 
 
 def _scores_picture(result: Result, c: int, each: Scores) -> Picture:
@@ -422,6 +433,10 @@ def _scores_picture(result: Result, c: int, each: Scores) -> Picture:
         note = "The score of a sample is its contraction with the vectors."
     else:
         note = "Scores over y." if labels is None else "Scores by label; diamonds are means, with two standard errors."
+    if each.n_skipped:
+        note += f" {count(each.n_skipped, 'sample has', 'samples have')} no score, for NaN or Inf."
+    if n > SAMPLES:
+        note += f" {SAMPLES:,} of {n:,} samples are drawn."
     whole = scores if scores.ndim == 1 else scores.prod(axis=1)
     groups = {"all samples": whole}
     groups |= {} if labels is None else {str(name): whole[labels == name] for name in np.unique(labels)}
@@ -429,7 +444,7 @@ def _scores_picture(result: Result, c: int, each: Scores) -> Picture:
     return Picture(
         "Scores",
         f"Scores of {n} samples on {title_of(result, c)}.",
-        note + (f" {SAMPLES:,} of {n:,} samples are drawn." if n > SAMPLES else ""),
+        note,
         (("samples", "number", "mean score", "standard error"), rows),
         partial(_draw_scores, result=result, c=c, scores=scores, y=y if labels is None else labels, each=each),
     )

@@ -14,8 +14,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpca.errors import OutputError, TpcaError
-from tpca.files import check_folder, replacing
+from tpca.errors import TpcaError
+from tpca.files import Kind, check_folder, check_replaceable, replacing
 from tpca.report import words
 from tpca.report.figures import (
     DRAWN,
@@ -36,12 +36,20 @@ if TYPE_CHECKING:
 TONES = {Verdict.SIGNAL: ("good", "✓"), Verdict.NO_SIGNAL: ("bad", "✕"), Verdict.NOT_TESTED: ("open", "?")}
 # Nothing is loaded from anywhere, and nothing runs: styles are those of the page, and a map is an image inside of it.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'"
+PAGE = Kind("a report of tpca", b"<!doctype html>\n<!-- tpca report -->")  # as the template begins
 PAINTS = {colour.lower(): f"var(--c{i})" for i, colour in enumerate(COLOURS)} | {INK: "currentColor"}
 
 
-def write_page(path: Path, result: Result, scores: Any = None, y: Any = None) -> Path:
-    """Write the report, whole or not at all; returns its path."""
+def check_installed() -> None:
+    """Say before the work what a page needs and is missing."""
+    pyplot()
+    _template("page.html")
+
+
+def write_page(path: Path, result: Result, scores: Any = None, y: Any = None, overwrite: bool = False) -> Path:
+    """Write the report, whole or not at all; returns its path.  Another file there goes only with ``overwrite``."""
     check_folder(path)
+    check_replaceable(path, PAGE, overwrite)  # before the work, too
     template, plt = _template("page.html"), pyplot()
     each = scores_of(result, scores, y)
     tone, sign = TONES[result.verdict]
@@ -53,7 +61,7 @@ def write_page(path: Path, result: Result, scores: Any = None, y: Any = None) ->
         text = template.render(
             policy=POLICY,
             title=_title(result),
-            subject={"samples": "tensor PCA", "views": "tensor CCA", "table": "moment PCA"}[result.kind],
+            subject={"samples": "tensor PCA", "views": "tensor CCA"}[result.kind],
             tone=tone,
             sign=sign,
             words=words,
@@ -69,11 +77,8 @@ def write_page(path: Path, result: Result, scores: Any = None, y: Any = None) ->
                 name: printable(str(value)) for name, value in result.settings.items() if value not in (None, "", [])
             },
         )
-    try:
-        with replacing(path) as (draft,):
-            draft.write_text(text, encoding="utf-8", errors="backslashreplace")
-    except OutputError as error:
-        raise OutputError(f"cannot write the report {str(path)!r}: {error}") from error
+    with replacing(path, kinds=[PAGE], overwrite=overwrite) as (draft,):
+        draft.write_text(text, encoding="utf-8", errors="backslashreplace")
     return path
 
 

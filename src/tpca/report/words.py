@@ -28,7 +28,6 @@ WIDTH = 80  # columns of a terminal
 NO_BREAK = "\u00a0"
 LOADINGS = "Numbers of columns are loadings: correlations with the score of their view."
 MANY_VIEWS = "With more than two views the correlation is the mean product of all scores; it may exceed 1."
-DIRECTIONS = "Directions are columns of the mixing matrix, in the units of the columns."
 
 
 @dataclass(frozen=True)
@@ -130,8 +129,6 @@ def _untested(result: Result) -> str:
     own = next((line for line in result.advice if line.startswith("Not tested")), None)
     if own is not None:
         return own
-    if result.kind == "table":
-        return "Not tested: validation_fraction is 0."
     if result.stop_reason == StopReason.STREAM_ENDED_EARLY.name:
         return "Not tested: the samples ended before the schedule did. Give more, or use solver='race'."
     return f"Not tested: the {SOLVERS.get(result.solver, result.solver)} has no test of whether there is a signal."
@@ -142,8 +139,6 @@ def about(result: Result) -> str:
     skipped = f", {result.n_skipped:,} left out" if result.n_skipped else ""
     if result.kind == "views":
         return f"{count(result.n_samples, 'row')} of {len(result.dims)} views, {shape(result.dims)} columns{skipped}"
-    if result.kind == "table":
-        return f"{count(result.n_samples, 'row')} of {count(result.dims[0], 'column')}{skipped}"
     each = zip(result.labels.modes, result.dims, strict=True)
     axes = " × ".join(f"{name} {d:,}" for name, d in each) if result.names else shape(result.dims)
     how = [SOLVERS.get(result.solver, result.solver)]
@@ -201,8 +196,6 @@ def reading_hints(result: Result) -> list[str]:
         told.append(f"These are the first {MAX_COMPONENTS} of {count(len(result.components), 'component')}.")
     if result.kind == "views":
         told += [LOADINGS] + [MANY_VIEWS] * (len(result.dims) > 2)
-    if result.kind == "table":
-        told.append(DIRECTIONS)
     if result.target == "variance" and result.found:
         told.append("The test says that entries vary together, no more: correlated noise does so, too.")
     return told
@@ -221,8 +214,6 @@ def effect_of(component: Component) -> str:
 
 def title_of(result: Result, c: int) -> str:
     """``component 2``, ``effect of dose, per unit``, or both; components are counted from 1."""
-    if result.kind == "table":
-        return f"source {c + 1}"
     which = f"component {c + 1}" if len(result.components) > 1 else ""
     return ", ".join(filter(None, (which, effect_of(result.components[c])))) or "component"
 
@@ -237,8 +228,6 @@ def strength_of(result: Result, c: int) -> str:
         p += " (not significant)"
     if result.kind == "views":
         return f"correlation {with_error(own.strength, own.correlation_error)} on held-out rows{p}"
-    if result.kind == "table":
-        return f"{'skewness' if result.settings.get('order', 3) == 3 else 'excess kurtosis'} {number(own.strength)}{p}"
     told = f"strength {beside(own.strength, own.strength_interval)}"
     if own.strength_interval is not None and all(map(math.isfinite, own.strength_interval)):
         told += f" ({percent(result.confidence)} interval {within(own.strength_interval)})"
@@ -284,13 +273,6 @@ def methods_of(result: Result) -> str:
             "permuting these rows.",
         ]
         return " ".join(told)
-    if result.kind == "table":
-        order = result.settings.get("order", 3)
-        return (
-            f"Independent sources, by the moment of order {order}, of {count(result.n_samples, 'row')} of "
-            f"{count(result.dims[0], 'column')} were fitted {by}. p-values are of rows that were held out, adjusted "
-            "for the number of components (Holm)."
-        )
     rows = len(result.components)
     what = "a rank-one pattern" if rows == 1 else f"{rows} rank-one patterns"
     data = f"{count(result.n_samples, 'sample')} of {shape(result.dims)} entries"

@@ -1,6 +1,4 @@
-r"""What fits of views and of tables share: rows in folds, whitening learnt without the rows that judge it.
-
-A table is one view.
+r"""Rows of views in folds, and whitening learnt without the rows that judge it.
 
 *Folds.*  Every row belongs to one fold.  By default the fold follows from what is in the row
 (:func:`tpca.data.rows.row_keys`), so that neither the order of the rows nor a seed matters, and copies stay together.
@@ -69,7 +67,7 @@ LANCZOS = 6  # passes of the iteration that finds leading directions
 
 
 class FirstLook(Accumulator):
-    """Keys and numbers of all rows, means of columns, and, of several views, how alike neighbouring rows are."""
+    """Keys and numbers of all rows, means of columns, and how alike neighbouring rows are."""
 
     SUMS, LISTS = ("sums", "pairs", "alike"), ("_keys", "_numbers")
 
@@ -91,12 +89,11 @@ class FirstLook(Accumulator):
         for i, view in enumerate(batch.views if len(batch) else ()):
             mean = view.mean(axis=0, dtype=np.float64)
             self.sums[i] += len(view) * mean
-            if len(batch.views) > 1:
-                centred = view - mean.astype(view.dtype)
-                spread = np.sqrt(np.mean(centred**2, axis=0, dtype=np.float64))
-                centred /= np.where(spread > 0, spread, 1).astype(view.dtype)
-                u = np.vecdot(centred[1:], centred[:-1])[different].astype(np.float64)
-                self.alike[i] += u.sum(), u @ u
+            centred = view - mean.astype(view.dtype)
+            spread = np.sqrt(np.mean(centred**2, axis=0, dtype=np.float64))
+            centred /= np.where(spread > 0, spread, 1).astype(view.dtype)
+            u = np.vecdot(centred[1:], centred[:-1])[different].astype(np.float64)
+            self.alike[i] += u.sum(), u @ u
 
     @property
     def keys(self) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
@@ -114,7 +111,7 @@ class FirstLook(Accumulator):
         total, squares = self.alike.T
         z = total / np.sqrt(np.maximum(squares - total**2 / max(self.pairs, 1), 1e-300))
         each = np.where(z > LIKE, total / max(self.pairs, 1) / [len(own) for own in self.sums], 0.0)
-        return float(np.sort(each)[-2]) if len(each) > 1 else 0.0
+        return float(np.sort(each)[-2])
 
 
 def fold_count(share: float) -> int:
@@ -135,11 +132,9 @@ class Folds:
     serial: bool = False
 
     @classmethod
-    def of(
-        cls, look: FirstLook, length: int, share: float, groups: Any = None, serial: bool = False, most: int = MAX_FOLDS
-    ) -> Folds:
-        """Folds of a share of the rows each, as many as there can be, ``most`` at most."""
-        count = min(fold_count(share), most)
+    def of(cls, look: FirstLook, length: int, share: float, groups: Any = None, serial: bool = False) -> Folds:
+        """Folds of a share of the rows each, as many as there can be."""
+        count = fold_count(share)
         numbers, keys = look.keys
         number, unit = np.full(length, count, np.int8), np.arange(length)
         if groups is not None:
@@ -288,7 +283,7 @@ def contracted(
     return [factors.sum(axis=0, dtype=np.float64), seen, *(factors.T @ view for view in asked)]
 
 
-def leading_directions(image: Callable[[Array], Array], shape: tuple[int, int, int], passes: int = LANCZOS) -> Array:
+def leading_directions(image: Callable[[Array], Array], shape: tuple[int, int, int]) -> Array:
     """Leading eigenvectors ``(F, c, D)`` of F matrices, known by their products with blocks of rows ``(F, c, D)``.
 
     By block Lanczos iteration: the best within all images so far, which a pass more brings nearer than any number of
@@ -298,7 +293,7 @@ def leading_directions(image: Callable[[Array], Array], shape: tuple[int, int, i
     rng = generator(0, "leading directions")
     known = images = np.empty((count, width, 0))
     block = np.repeat(np.linalg.qr(rng.standard_normal((width, columns)))[0][None], count, axis=0)
-    for _ in range(passes):
+    for _ in range(LANCZOS):
         found = image(block.transpose(0, 2, 1)).transpose(0, 2, 1)
         known, images = np.concatenate([known, block], axis=2), np.concatenate([images, found], axis=2)
         for _ in range(2):  # twice, for the sake of rounding
@@ -445,8 +440,8 @@ def learn_whitenings(
             share = auto_shrinkage(covariance, target, n, len(mean)) if auto else float(shrinkage)
             if few and len(turns) > 2:
                 share = 1 - (1 - share) ** (len(turns) - 1)
-            name = f"view {i}" if len(turns) > 1 else "the table"
-            found[fold].append(Whitening.learn(shift, covariance, n, share, target, name, still, passes.dtype))
+            learnt = Whitening.learn(shift, covariance, n, share, target, f"view {i}", still, passes.dtype)
+            found[fold].append(learnt)
         del moments
     return found, variances
 

@@ -15,18 +15,19 @@ import dataclasses
 import math
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from tpca.checkpoint import Checkpoints
 from tpca.data import Stream
 from tpca.engines import Data, Engine, PushEngine
-from tpca.errors import CheckpointError, RunInterrupted, StreamError
+from tpca.errors import BatchError, CheckpointError, RunInterrupted, StreamError
 from tpca.files import alone_in
 from tpca.labels import Labels
 from tpca.solvers.estimate import Estimate
-from tpca.tensors import Accumulator
+from tpca.solvers.interrupts import interrupt_stops, interrupt_waits
+from tpca.tensors import Accumulator, Batch, DenseBatch
 from tpca.threads import calm_blas
 
 A = TypeVar("A", bound=Accumulator)
@@ -87,6 +88,10 @@ class Run(Kept, abc.ABC):
         for callback in self.solver.callbacks:
             callback(record)
 
+    def tell_flips(self, n_samples: int, done: int, total: int) -> None:
+        """Tell all callbacks how far a test is."""
+        self.call({"samples": n_samples, "phase": "testing", "flips": done, "flips_in_all": total})
+
     def silent_copy(self) -> Self:
         """A copy that calls nobody back."""
         twin = copy.copy(self)
@@ -112,22 +117,19 @@ class Keeper:
 
     @contextlib.contextmanager
     def watch(self, run: Kept, engine: Engine) -> Iterator[None]:
-        """Go on from the last checkpoint, if so wanted, and leave one at the end, for the result at once.
+        """Go on from the last checkpoint, if so wanted.
 
         Meanwhile the first Ctrl-C, or SIGTERM, only asks to stop after the round; the second is one as usual.  If the
         round may last, as one that waits for workers, it comes by itself (``stops_within`` of the engine).
         """
         if self.checkpoints is None:
             yield
-            engine.check_unchanged()
             return
         with alone_in(self.checkpoints.folder), self._patient(self.checkpoints, engine.stops_within):
             self._data = engine.identity  # now: what cannot be read is better known before a long run
             engine.keep()
             self._go_on(self.checkpoints, run, engine)
             yield
-            engine.check_unchanged()
-            self._save(self.checkpoints, run, engine, finished=True)
 
     def after_round(self, run: Kept, engine: Engine) -> None:
         """Leave a checkpoint when it is time or the user wants to stop."""
@@ -136,12 +138,45 @@ class Keeper:
         if self._interrupted is not None or self.checkpoints.due():
             self._save(self.checkpoints, run, engine, finished=False)
         if self._interrupted is not None:
-            where = str(self.checkpoints.folder)
-            raise RunInterrupted(f"stopped; everything so far is in {where!r}.", self._interrupted)
+            raise self._stopped(self.checkpoints)
+
+    def after_reading(self, run: Kept, engine: Engine) -> None:
+        """Leave a checkpoint of all that was read, from which the result can be had at once."""
+        engine.check_unchanged()
+        if self.checkpoints is None:
+            return
+        self._save(self.checkpoints, run, engine, finished=self._interrupted is None)
+        if self._interrupted is not None:
+            raise self._stopped(self.checkpoints)
+
+    @contextlib.contextmanager
+    def concluding(self, run: Kept, engine: Engine) -> Iterator[None]:
+        """Open while the result is worked out of what was read, and tested: to stop then loses nothing of that."""
+        if self.checkpoints is None:
+            yield
+            return
+        read = self._checkpoint_of(run, engine, finished=False)  # who begins anew is asked first
+        try:
+            with interrupt_stops(self._note_signal):
+                yield
+        except KeyboardInterrupt:
+            self.checkpoints.save(read)
+            raise self._stopped(self.checkpoints) from None
+
+    def _note_signal(self, number: int) -> None:
+        self._interrupted = number
+
+    def _stopped(self, checkpoints: Checkpoints) -> RunInterrupted:
+        """What a run is stopped with, once its checkpoint is written."""
+        where = str(checkpoints.folder)
+        return RunInterrupted(f"stopped; everything so far is in {where!r}.", self._interrupted or signal.SIGINT)
 
     def _save(self, checkpoints: Checkpoints, run: Kept, engine: Engine, finished: bool) -> None:
+        checkpoints.save(self._checkpoint_of(run, engine, finished))
+
+    def _checkpoint_of(self, run: Kept, engine: Engine, finished: bool) -> dict[str, Any]:
         known = {"settings": self._settings, "data": self._data, "finished": finished}
-        checkpoints.save({**known, "run": run.state(), "engine": engine.position()})
+        return {**known, "run": run.state(), "engine": engine.position()}
 
     def _go_on(self, checkpoints: Checkpoints, run: Kept, engine: Engine) -> None:
         """Go on from the newest checkpoint, if that is wanted and there is one."""
@@ -231,7 +266,9 @@ def drive(run: Run, engine: Engine, **known: str) -> Estimate:
                     engine.rewind()
                 run.tell(engine.reduce(ask.blank, ask.n))
                 keeper.after_round(run, engine)
-        estimate = run.estimate()
+            keeper.after_reading(run, engine)
+            with keeper.concluding(run, engine):
+                estimate = run.estimate()
         refuse_all_left_out(estimate.n_samples, engine)
         return completed(estimate, engine)
 
@@ -253,8 +290,20 @@ def completed(estimate: Estimate, engine: Engine | PushEngine[Any]) -> Estimate:
     )
 
 
+def checked_batches(stream: Stream) -> list[Batch]:
+    """All batches of a stream, looked at before any of them is used: what is refused leaves no trace in sums."""
+    batches = list(stream.batches())
+    for batch in batches:
+        if isinstance(batch, DenseBatch):
+            batch.check()
+    return batches
+
+
 class Feed:
-    """A run whose samples, of shape ``dims``, are pushed in, batch after batch; ``start`` makes it."""
+    """A run whose samples, of shape ``dims``, are pushed in, batch after batch; ``start`` makes it.
+
+    A batch counts whole.  If an exception stops it half way, nothing more can be said: :meth:`check_whole` refuses.
+    """
 
     def __init__(
         self, start: Callable[[Data], Run], dims: tuple[int, ...], labels: Labels | None = None, partial: bool = False
@@ -264,6 +313,30 @@ class Feed:
         # What the pending samples are for: asking anew costs more than adding one sample.
         self._ask: Ask[Any] | None = None
         self._seen = 0  # samples so far, those left out counted
+        self._stopped_by = ""  # the exception that left half a batch
+
+    @contextlib.contextmanager
+    def whole_batch(self) -> Iterator[None]:
+        """Open while a batch is taken.  The first Ctrl-C waits for its end; whatever else ends it leaves half of it."""
+        with interrupt_waits(self._whole_message):
+            self._stopped_by = "KeyboardInterrupt"  # until it is known better
+            try:
+                yield
+            except BaseException as error:
+                self._stopped_by = type(error).__name__
+                raise
+            self._stopped_by = ""
+
+    def _whole_message(self) -> str:
+        return f"stopped after the batch was added whole, {self._seen:,} samples so far; go on with the next batch."
+
+    def check_whole(self) -> None:
+        """Refuse to go on with half a batch."""
+        if self._stopped_by:
+            raise BatchError(
+                f"{self._stopped_by} stopped partial_fit in the middle of a batch, of which a part is in the sums; "
+                "start afresh with fit, or with partial_fit of sklearn.base.clone(estimator)."
+            )
 
     def know(self, design: Any) -> None:
         """What is known of all samples so far and of those that come next."""
@@ -275,13 +348,13 @@ class Feed:
                 self.engine.pending.question = fresh.blank.question
             self._ask = None
 
-    def take(self, stream: Stream) -> None:
-        """Give all samples of a stream to the run, round after round."""
+    def take(self, batches: Iterable[Batch]) -> None:
+        """Give all samples of some batches, which were checked, to the run, round after round."""
         before = self._seen
-        for batch in stream.batches():
+        for batch in batches:
             if hasattr(batch, "moved"):
                 batch.moved(before)
-            self.engine.accept(batch)
+            self.engine.n_skipped += batch.dropped
             self._seen += len(batch) + batch.dropped
             taken = 0
             while taken < len(batch) and (ask := self._ask or self._run.ask()) is not None:

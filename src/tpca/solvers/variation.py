@@ -18,6 +18,7 @@ correlated, no more.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ from tpca.checkpoint import kept
 from tpca.engines import Data
 from tpca.errors import MemoryBudgetError, StreamError
 from tpca.inference.design import refuse_extreme_size
-from tpca.inference.flips import own_order, p_values
+from tpca.inference.flips import Progress, own_order, p_values
 from tpca.inference.scatter import half_agreements, slope
 from tpca.randomness import generator
 from tpca.solvers.estimate import Component, Estimate, StopReason
@@ -204,16 +205,19 @@ def components_of(
 # Test and errors ------------------------------------------------------------------------------------------------------
 
 
-def sign_test(Z: Array, n_resamples: int, rng: np.random.Generator) -> Array:
+def sign_test(Z: Array, n_resamples: int, rng: np.random.Generator, progress: Progress | None = None) -> Array:
     """About the largest variance of rows, and after it those of rows whose entries have random signs.
 
     All by the same procedure, :func:`largest_variance`.
     """
     values = np.zeros(1 + n_resamples)
-    values[0] = largest_variance(Z)
-    for number in range(1, 1 + n_resamples):
-        signs = rng.choice([-1.0, 1.0], size=Z.shape)
-        values[number] = largest_variance(Z * signs)
+    for number in range(1 + n_resamples):
+        rows = Z
+        if number:
+            rows = Z * rng.choice([-1.0, 1.0], size=Z.shape)
+        values[number] = largest_variance(rows)
+        if progress is not None:
+            progress(number + 1, 1 + n_resamples)
     values[1:] *= len(Z) / (len(Z) - 1)
     return values
 
@@ -481,7 +485,7 @@ class VariationRun(Run):
         nulls, least, patterns = [], 0.0, [vectors for vectors, _ in self._found]
         for c in range(len(p)):
             Z = without(rows.reshape(used, -1), orthonormal(patterns[:c], self._entries)).reshape(rows.shape)
-            nulls.append(sign_test(Z, asked, rng))
+            nulls.append(sign_test(Z, asked, rng, functools.partial(self.tell_flips, n)))
             p[c] = least = max(float(p_values(nulls[c])[0]), least)
 
         def fitted(some: Array) -> list[list[Array]]:

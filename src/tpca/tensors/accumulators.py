@@ -160,23 +160,33 @@ class TensorSum(Accumulator):
 
 
 class Rewards(Accumulator):
-    """Reward of every sample with every rank-one component: ``rewards`` ``(n, c)``; ``vectors[i]`` is ``(c, d_i)``."""
+    """Reward of every sample with every rank-one component: ``rewards`` ``(n, c)``; ``vectors[i]`` is ``(c, d_i)``.
 
-    LISTS = ("_parts",)
+    ``places`` ``(n,)`` are the numbers of the samples in their data, those that were left out counted.
+    """
+
+    LISTS = ("_parts", "_places")
 
     def __init__(self, vectors: Sequence[Array]) -> None:
         super().__init__(list(vectors))
         self._parts: list[Array] = []
+        self._places: list[NDArray[np.intp]] = []
 
-    def add(self, batch: Batch, at: int = 0) -> None:  # noqa: ARG002
+    def add(self, batch: Batch, at: int = 0) -> None:
         """Contract every sample."""
         self._parts.append(batch.scores(self.question[0]))
+        self._places.append(getattr(batch, "places", at + np.arange(len(batch))))
         self.n += len(batch)
 
     @property
     def rewards(self) -> Array:
-        """Of all samples, in their order."""
+        """Of all samples, in the order in which they were read."""
         return np.concatenate([np.empty((0, len(self.question[0][0]))), *self._parts])
+
+    @property
+    def places(self) -> NDArray[np.intp]:
+        """Where in their data the samples are."""
+        return np.concatenate([np.empty(0, np.intp), *self._places])
 
 
 class SampleGradients(Accumulator):

@@ -39,11 +39,11 @@ Replicas = tuple[Array, ...]
 
 def check_dims(dims: Iterable[int], least: int = 2) -> tuple[int, ...]:
     """Return ``dims`` as a tuple of ints; ``least`` modes at least, each at least 2 long."""
-    checked = tuple(check_integer("the length of a mode", d, 0, ModelError) for d in dims)
+    checked = tuple(check_integer("the length of an axis", d, 0, ModelError) for d in dims)
     if len(checked) < least:
-        raise ModelError(f"dims must have at least {least} modes, got {checked}.")
+        raise ModelError(f"dims must have at least {least} axes, got {checked}.")
     if min(checked) < 2:
-        raise ModelError(f"every mode must be at least 2 long, got dims {checked}; squeeze modes of length 1 away.")
+        raise ModelError(f"every axis must be at least 2 long, got dims {checked}; squeeze axes of length 1 away.")
     return checked
 
 
@@ -61,7 +61,7 @@ class Partition:
         modes = sorted(n for group in self.groups for n in group)
         if modes != list(range(len(self.dims))) or not all(self.groups):
             raise PartitionError(
-                f"partition {self.groups} must name each of the modes 0..{len(self.dims) - 1} exactly once, "
+                f"partition {self.groups} must name each of the axes 0..{len(self.dims) - 1} exactly once, "
                 "in non-empty groups."
             )
 

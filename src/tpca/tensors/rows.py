@@ -1,4 +1,4 @@
-"""Rows of one table, or of several views of the same things, as a batch; what is added up of them, or listed."""
+"""Rows of several views of the same things as a batch; what is added up of them, or listed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OfBatch = Callable[..., Sequence[Any]]
 
 
 class RowsBatch:
-    """``n`` rows of every view, arrays ``(n, d_i)`` of finite floats; a table is one view.
+    """``n`` rows of every view, arrays ``(n, d_i)`` of finite floats.
 
     ``first`` is the place of the batch in its stream, ``dropped`` how many of its rows the stream left out, ``places``
     the numbers of those here.
@@ -84,3 +84,8 @@ class BatchLists(Accumulator):
 def scores(batch: RowsBatch, weights: Sequence[Array], means: Sequence[Array]) -> list[NDArray[Any]]:
     """Scores ``(n, c)`` of every view by weights ``(c, d_i)``; ``means`` are subtracted from the columns first."""
     return [(x - mean) @ w.T.astype(x.dtype) for x, w, mean in zip(batch.views, weights, means, strict=True)]
+
+
+def placed_scores(batch: RowsBatch, weights: Sequence[Array], means: Sequence[Array]) -> list[NDArray[Any]]:
+    """The scores of every view, and behind them the numbers ``(n,)`` of the rows."""
+    return [*scores(batch, weights, means), batch.places]

@@ -7,107 +7,58 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 from amounts import few_or_many
-from noises import coloured, scales, serial, smooth
+from noises import coloured, serial, smooth
 from research.noise.laws import LAWS
-from tpca import RaceSolver, TensorPCA, open_stream
-from tpca.inference.whitening import Whitening, map_of
-from tpca.solvers.race.noise import Noise, of_data, query_of_data, whitened_answer
-from tpca.tensors import Query, RankOne, contract
-from tpca.tensors.blocks import Partition, unit
+from tpca import RaceSolver, TensorPCA
+from tpca.errors import SolverError
+from tpca.tensors.blocks import unit
 
-DIMS, CUBE, SHORT = (12, 12, 12), (8, 8, 8), (3, 4, 5)
+DIMS, CUBE = (12, 12, 12), (8, 8, 8)
 
 
 def outer(vectors):
     return np.einsum("a,b,c->abc", *vectors)
 
 
-def planted(covariances, rng, n, level=1.5, count=1):
-    """Samples with signals of strength ``level`` in the whitened data, and their vectors and strengths."""
-    samples = coloured(n, covariances, rng)
-    truth = []
-    for _ in range(count):
-        vectors = [unit(rng.standard_normal(len(c))) for c in covariances]
-        white = [np.linalg.solve(np.linalg.cholesky(c), v) for c, v in zip(covariances, vectors, strict=True)]
-        truth.append((vectors, level / np.prod([np.linalg.norm(v) for v in white])))
-        samples += truth[-1][1] * outer(vectors)
-    return samples, truth
-
-
 def overlaps(found, vectors):
     return min(abs(float(v @ w)) for v, w in zip(found, vectors, strict=True))
 
 
-@pytest.mark.parametrize("once", [False, True])
-@pytest.mark.parametrize("law", ["smooth", "scales"])
-def test_a_signal_in_noise_that_is_not_white(law, once):
-    """Hidden under directions of the noise that are up to 7000 times as loud; without whitening it is never found.
+def inverse_root(axis, samples):
+    """The inverse root of the second moments along an axis."""
+    rows = np.moveaxis(samples, axis, 0).reshape(samples.shape[axis], -1)
+    values, vectors = np.linalg.eigh(rows @ rows.T / rows.shape[1])
+    return (vectors / np.sqrt(values)) @ vectors.T
 
-    In whitened data vectors have a squared error of 11/(400 · 1.5²) = 0.012, overlaps above 0.98; in the data loud
-    directions hide more.  A strength is known to a fifth or better where noise is smooth.
+
+def test_a_signal_under_loud_noise_is_found_once_preprocess_has_taken_it_down():
+    """Strength 1.5 in white noise, before both are coloured: directions of the noise are up to 7000 times as loud.
+
+    Vectors then have a squared error of 11/(400 · 1.5²) = 0.012, overlaps above 0.98; maps are learnt from 200 samples.
     """
     rng = np.random.default_rng(5)
-    covariances = smooth(DIMS, 0.9) if law == "smooth" else scales(DIMS, rng)
-    samples, [(vectors, strength)] = planted(covariances, rng, 700)
-    source = open_stream(iter([samples]), items="batches") if once else samples[:450]
-    found = RaceSolver(random_state=1, whiten="modes").run(source)
-    assert found.found
-    assert found.n_samples == len(samples if once else samples[:450])
-    assert any("Whitened axis by axis" in line for line in found.advice)
+    covariances = smooth(DIMS, 0.9)
     roots = [np.linalg.cholesky(c) for c in covariances]
-    seen, true = (
-        [unit(np.linalg.solve(r, v)) for r, v in zip(roots, vs, strict=True)] for vs in (found.vectors, vectors)
-    )
-    assert overlaps(seen, true) > 0.95
-    assert found.strength == pytest.approx(strength, rel=0.5)
-    low, high = found.strength_interval
-    assert low < found.strength < high
-    assert all(np.linalg.norm(e) < 0.7 for e in found.standard_errors)
+    vectors = [unit(rng.standard_normal(12)) for _ in DIMS]
+    hidden = [np.linalg.solve(root, v) for root, v in zip(roots, vectors, strict=True)]
+    strength = 1.5 / np.prod([np.linalg.norm(v) for v in hidden])
+    samples = coloured(450, covariances, rng) + strength * outer(vectors)
+    maps = [inverse_root(axis, samples[:200]) for axis in (1, 2, 3)]
+
+    def whitened(x):
+        return np.einsum("nabc,ia,jb,kc->nijk", x, *maps, optimize=True)
+
+    assert not TensorPCA(solver="race", random_state=1).fit(samples).found_
+    white = TensorPCA(solver="race", random_state=1, preprocess=whitened).fit(samples)
+    assert white.found_
+    seen = [unit(map_ @ v) for map_, v in zip(maps, vectors, strict=True)]
+    assert overlaps([v[0] for v in white.components_], seen) > 0.95
 
 
-def test_noise_is_left_alone_unless_whitening_is_asked_for():
-    """A strong pattern in smooth noise: what is found is the pattern of the data, and no check says otherwise."""
-    rng = np.random.default_rng(3)
-    vectors = [unit(rng.standard_normal(12)) for _ in range(3)]
-    samples = coloured(300, smooth(DIMS, 0.9), rng) + 30 * outer(vectors)
-    plain, auto = (RaceSolver(random_state=1, whiten=w).run(samples) for w in (None, "auto"))
-    assert overlaps(plain.vectors, vectors) > 0.95
-    assert not any("hitened" in line for line in plain.advice)
-    for v, w in zip(plain.vectors, auto.vectors, strict=True):
-        np.testing.assert_array_equal(v, w)
-
-
-def test_two_components():
-    rng = np.random.default_rng(0)
-    samples, truth = planted(smooth(DIMS, 0.8), rng, 700, 2.0, 2)
-    found = RaceSolver(random_state=0, n_components=2, whiten="modes").run(samples)
-    assert len(found.components) == 2
-    for vectors, _ in truth:
-        assert max(overlaps(one.vectors, vectors) for one in found.components) > 0.8
-
-
-def test_handed_in_or_read_and_few_samples_give_no_maps_and_no_crash():
-    samples, _ = planted(smooth(DIMS, 0.9), np.random.default_rng(2), 500)
-    batches = [samples[start : start + 7] for start in range(0, 500, 7)]
-    read = RaceSolver(random_state=1, whiten="modes").run(open_stream(iter(batches), items="batches"))
-    pca = TensorPCA(solver="race", random_state=1, whiten="modes")
-    for batch in batches:
-        pca.partial_fit(batch)
-    assert read.found
-    assert pca.strengths_[0] == pytest.approx(read.strength, rel=1e-6)
-    assert min(overlaps([v[0] for v in pca.components_], read.vectors), 1) > 1 - 1e-9
-    for n in (1, 4, 7):
-        assert not RaceSolver(whiten="modes").run(np.random.default_rng(0).standard_normal((n, 4, 5, 6))).found
-
-
-@pytest.mark.parametrize(
-    ("dims", "limit"), [(DIMS, 400_000), (CUBE, 150_000), ((30, 40), 2_000_000), ((4, 100), 40_000)]
-)
-def test_memory_is_kept_and_axes_that_are_too_long_for_it_are_left_as_they_are(dims, limit):
-    samples = coloured(150, smooth(dims, 0.9), np.random.default_rng(0))
-    found = RaceSolver(random_state=0, memory_limit=limit, whiten="modes").run(samples)
-    assert found.state_bytes <= limit
-    assert any("1 too long for the memory" in line for line in found.advice) == (dims == (4, 100))
+def test_the_race_does_not_whiten_and_says_so():
+    samples = np.random.default_rng(0).standard_normal((40, 4, 5, 6))
+    with pytest.raises(SolverError, match=r"whiten='modes' means nothing to solver='race'"):
+        TensorPCA(solver="race", whiten="modes").fit(samples)
 
 
 @pytest.mark.parametrize(("phi", "window"), [(0.5, 1), (0.9, 1), (0.0, 10)])
@@ -184,57 +135,6 @@ def test_a_series_is_seen_with_and_without_a_mean(phi, level):
     assert seen >= 3
 
 
-# Queries and answers about whitened samples -------------------------------------------------------------------------
-
-
-def whitening(rng):
-    """Maps of the first two modes; the third is left as it is."""
-    pairs = [map_of(a @ a.T, 10**6) for a in (rng.standard_normal((d, d)) for d in SHORT[:2])]
-    return Whitening((*(w for w, _ in pairs), None), (*(inverse for _, inverse in pairs), None))
-
-
-@pytest.mark.parametrize("partition", [Partition.singles(SHORT), Partition(SHORT, ((2, 0), (1,)))])
-def test_an_answer_is_that_about_whitened_samples(partition):
-    rng = np.random.default_rng(0)
-    maps, sample = whitening(rng), rng.standard_normal(SHORT)
-    known = RankOne(0.7, tuple(rng.standard_normal(d) for d in SHORT))
-    query = Query(partition, tuple(rng.standard_normal((2, *shape)) for shape in partition.shapes), deflate=(known,))
-    found = whitened_answer(maps, query, contract(sample, query_of_data(maps, query)))
-    expected = contract(maps(sample[None])[0], query)
-    np.testing.assert_allclose(found.rewards, expected.rewards, rtol=1e-9)
-    for m, gradient in expected.gradients.items():
-        np.testing.assert_allclose(found.gradients[m], gradient, rtol=1e-9)
-
-
-def test_a_signal_goes_there_and_back_and_errors_come_back_as_small_changes_do():
-    rng = np.random.default_rng(1)
-    maps, vectors = whitening(rng), [unit(rng.standard_normal(d)) for d in SHORT]
-    there = maps(2.0 * outer(vectors)[None])[0]
-    white = maps.of_vectors(vectors)
-    back, factor, _, _ = of_data(maps, white)
-    for v, w in zip(back, vectors, strict=True):
-        np.testing.assert_allclose(v, w)
-    assert factor * np.linalg.norm(there) == pytest.approx(2.0)
-    noise = Noise.__new__(Noise)
-    noise.whitening = maps
-    assert factor <= noise.factor * (1 + 1e-12)
-    # 20 000 draws: standard deviations to 0.5 %, six standard errors 3 %.
-    rng = np.random.default_rng(2)
-    maps, white = whitening(rng), [unit(rng.standard_normal(d)) for d in SHORT]
-    sizes = [1e-4 * rng.uniform(0.5, 2, d) for d in SHORT]
-    vectors, factor, errors, relative = of_data(maps, white, sizes)
-    drawn, factors = [[] for _ in SHORT], []
-    for _ in range(20_000):
-        moved = [unit(u + e * rng.standard_normal(len(u))) for u, e in zip(white, sizes, strict=True)]
-        there, own, _, _ = of_data(maps, moved)
-        factors.append(np.log(own / factor))
-        for one, v, w in zip(drawn[:2], there, vectors, strict=False):
-            one.append(v - w)
-    for one, expected in zip(drawn[:2], errors, strict=False):
-        np.testing.assert_allclose(np.std(one, axis=0), expected, rtol=0.03)
-    assert np.std(factors) == pytest.approx(relative, rel=0.03)
-
-
 # Errors, intervals, limits, looks -----------------------------------------------------------------------------------
 
 
@@ -245,10 +145,9 @@ def planted_in(law, strength, seed):
     return LAWS[law](rng, 300, CUBE) + strength * outer(vectors), vectors
 
 
-@pytest.mark.parametrize("whiten", [None, "auto"])
 @few_or_many(1, 6)
 @pytest.mark.slow
-def test_errors_and_intervals_hold_in_noise_of_any_kind(whiten, runs):
+def test_errors_and_intervals_hold_in_noise_of_any_kind(runs):
     """Pooled over five laws.
 
     24 entries a run, worth about 8 independent ones: six standard errors of sqrt(.05 * .95 / 40) for one run a law,
@@ -259,7 +158,7 @@ def test_errors_and_intervals_hold_in_noise_of_any_kind(whiten, runs):
     for law, strength in laws.items():
         for seed in range(runs):
             samples, vectors = planted_in(law, strength, seed)
-            found = RaceSolver(random_state=seed, whiten=whiten).run(samples)
+            found = RaceSolver(random_state=seed).run(samples)
             if not found.found:
                 continue
             count += 1
@@ -299,9 +198,9 @@ def test_the_limit_holds_in_noise_that_is_not_white(law, runs):
     denied = 0
     for seed in range(runs):
         noise = LAWS[law](np.random.default_rng(seed + 1000), 300, CUBE)
-        limit = RaceSolver(random_state=seed, whiten=None).run(noise).strength_interval[1]
+        limit = RaceSolver(random_state=seed).run(noise).strength_interval[1]
         samples, _ = planted_in(law, limit, seed)
-        found = RaceSolver(random_state=seed, whiten=None).run(samples)
+        found = RaceSolver(random_state=seed).run(samples)
         denied += not found.found and found.strength_interval[1] < limit
     assert denied < {2: 2, 8: 5}[runs]
 

@@ -301,7 +301,6 @@ def test_history_tells_the_race():
         ({"tol": 0.0}, "tol must be a positive finite number"),
         ({"max_samples": 0}, "max_samples must be a whole number of at least 1"),
         ({"max_passes": 0}, "max_passes must be a whole number of at least 1"),
-        ({"whiten": "rows"}, "whiten must be 'auto', 'modes' or None, got 'rows'"),
         ({"groups": 0}, "groups must be"),
         ({"max_passes": 3}, "read again"),
     ],

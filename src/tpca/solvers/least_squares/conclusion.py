@@ -135,14 +135,15 @@ class Conclusion:
         """Any signal, every entry, and one component after the other."""
         parts, signs, most, before = self.parts, self.signs, self.run.plan.chunk, self.answer.vectors
         scale = parts.scales(signs, self.dependence.enlarged)
-        entries = entry_p_values(parts.C, signs, scale, most)
+        progress = functools.partial(self.run.tell_flips, self.run.n)
+        entries = entry_p_values(parts.C, signs, scale, most, progress)
         self.entries = np.fmin.reduce(entries, axis=0) if parts.stacked else entries
 
         def lengths(stack: Array) -> Array:
             """The statistic: the length of the best rank-one fit, by one procedure for all."""
             return fits(stack)[1]
 
-        values, adjusted = resampled(self._versions(), lengths, signs, scale, most)
+        values, adjusted = resampled(self._versions(), lengths, signs, scale, most, progress)
         self.p, self.tests = float(adjusted.min()), [Test(float(adjusted[0]), values[0])]
         C = parts.C
         if (whitening := self.answer.whitening) is not None:
@@ -153,7 +154,7 @@ class Conclusion:
                 self.tests.append(Test(1.0, np.zeros(len(signs))))
                 continue
             C = by_pieces(functools.partial(beyond, vectors=vectors), C)
-            values, (p,) = resampled([C], lengths, signs, scale, most)
+            values, (p,) = resampled([C], lengths, signs, scale, most, progress)
             self.tests.append(Test(max(float(p), self.tests[-1].p), values[0]))  # given the earlier ones
 
     def _versions(self) -> Iterator[Array]:

@@ -115,6 +115,7 @@ class PaperSolver(CommonOptions):
                 reason = StopReason.SCHEDULE_DONE
             except StreamEndedError:
                 reason = StopReason.STREAM_ENDED_EARLY
+            keeper.after_reading(run, engine)
         blocks = tuple(block[run.best] for block in run.replicas)
         vectors, strength = positive(block_vectors(run.partition, blocks, self.estimator, run.rng), run.mean_reward)
         found = Estimate.of_one(

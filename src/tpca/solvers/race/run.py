@@ -49,7 +49,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import ndtri
 
 from tpca.checkpoint import kept
 from tpca.engines import Data
@@ -61,14 +60,13 @@ from tpca.solvers.options import (
     ClaimingSolver,
     check_passes,
     check_positive,
-    check_whiten,
     default_memory,
     held_bytes,
     option,
 )
 from tpca.solvers.race.candidate import Candidate, Part
 from tpca.solvers.race.contrasts import contrasts
-from tpca.solvers.race.noise import ModeMoments, Noise, Probe, of_data, part_floats, query_of_data, whitened_answer
+from tpca.solvers.race.noise import Noise, Probe, part_floats
 from tpca.solvers.race.refinement import Refinement
 from tpca.solvers.race.replicas import Climbs
 from tpca.solvers.race.rounds import FEW_SUB_BATCHES, round_size, strength_limit, sub_batch_edges
@@ -125,9 +123,6 @@ class RaceSolver(ClaimingSolver):
         Two groups of modes for the block flow, as in ``[(0, 1), (2, 3, 4)]``; by default as even as possible.
     n_components
         Components to look for, each in what those before it leave.
-    whiten
-        ``"modes"``: the noise is whitened axis by axis, with what the first samples, 256 at most, tell
-        (:mod:`tpca.solvers.race.noise`).  ``None`` or ``"auto"``: it is left as it is.
     groups
         Samples that belong together, the next of which begin a new group: they count as one observation.
     callbacks
@@ -139,7 +134,6 @@ class RaceSolver(ClaimingSolver):
 
     name: ClassVar[str] = "race"
 
-    whiten: str | None = option(None, check_whiten)
     groups: int | None = option(None, check_integer)
     max_passes: int | str = option(1, check_passes)
     tol: float | None = option(None, check_positive)
@@ -192,7 +186,7 @@ class Limits:
         if solver.partition is not None:
             self.partition = Partition(self.dims, tuple(tuple(group) for group in solver.partition))
             if len(self.partition) != 2:
-                raise PartitionError(f"partition must have two groups of modes, got {self.partition.groups}.")
+                raise PartitionError(f"partition must have two groups of axes, got {self.partition.groups}.")
             if self.partition.sizes[0] > self.partition.sizes[1]:
                 self.partition = Partition(self.dims, self.partition.groups[::-1])
         if not isinstance(self.max_passes, str) and self.max_passes > 1 and not self.stored:
@@ -211,22 +205,13 @@ class RaceRun(Run):
     def __init__(self, solver: RaceSolver, data: Data) -> None:
         super().__init__(solver)
         self.limits = Limits(solver, data)
-        self.noise = Noise(solver, data, self.limits.per_pass)
-        self.races: list[Race] = []
+        self.noise = Noise(solver, data)
+        self.races = [Race(self.limits, self.noise, generator(solver.random_state, "race"))]
         self.state_bytes, self.started = 0, 0
         self._asked: list[tuple[Race, int]] = []
-        if not self.noise.wanted:
-            self._begin()
 
-    def _begin(self) -> None:
-        """The first race: on the samples that the maps were learnt from, if these can be read again, or after them."""
-        begins = None if self.limits.stored and self.noise.samples else self.noise.samples
-        self.races.append(Race(self.limits, self.noise, generator(self.solver.random_state, "race"), begins=begins))
-
-    def ask(self) -> Ask[Gradients | ModeMoments] | None:
+    def ask(self) -> Ask[Gradients] | None:
         """All that the races under way want to know, over as many samples as the one that wants fewest."""
-        if not self.races:
-            return Ask(self.noise.blank(), self.noise.wanted)
         self._forget_bent()
         while True:
             asks = [(race, ask) for race in self.races if (ask := race.ask(self._beside(race))) is not None]
@@ -253,13 +238,8 @@ class RaceRun(Run):
         edges = min(refining, key=len) if refining else max((race.edges(n) for race, _ in asks), key=len)
         return Ask(Gradients(queries, asks[0][1].blank.scale, edges), n, any(ask.rewind for _, ask in asks))
 
-    def tell(self, part: Gradients | ModeMoments) -> None:
-        """Hand every race its answers; or learn the maps."""
-        if isinstance(part, ModeMoments):
-            self.noise.take(part)
-            self.state_bytes = part.nbytes + self.noise.nbytes
-            self._begin()
-            return
+    def tell(self, part: Gradients) -> None:
+        """Hand every race its answers."""
         answers = iter(part.answers)
         for race, count in self._asked:
             race.tell(tuple(itertools.islice(answers, count)), part.n)
@@ -271,13 +251,11 @@ class RaceRun(Run):
             if self.solver.callbacks and len(race.history) > before:
                 shown = {"position": race.position, "vectors": race.vectors, "state_bytes": race.held}
                 self.call({**race.history[-1], **shown})
-        held = self.noise.nbytes + sum(race.held for race, _ in self._asked)
+        held = sum(race.held for race, _ in self._asked)
         self.state_bytes = max(self.state_bytes, held)
 
     def close(self) -> None:
         """There will be no more samples."""
-        if not self.races:
-            self._begin()
         for race in self.races:
             while not race.done:
                 race.end_phase()
@@ -295,9 +273,7 @@ class RaceRun(Run):
                     break
         first, *others = sorted((r for r in ended if r.found), key=lambda r: -r.strength) or ended[:1]
         history = [{**record, "component": c} for c, r in enumerate((first, *others)) for record in r.history]
-        found = first.with_others(others, state_bytes=self.state_bytes, history=history)
-        unseen = 0 if self.limits.stored else self.noise.samples  # those that only the maps have seen
-        return dataclasses.replace(found, n_samples=found.n_samples + unseen)
+        return first.with_others(others, state_bytes=self.state_bytes, history=history)
 
     def _forget_bent(self) -> None:
         """When a component is found the sums of the others hold it still, and once it is known well, what was wrong.
@@ -372,14 +348,13 @@ class Race:
         self.limits, self.noise, self.number = limits, noise, number
         self.sub_batches = sub_batches_within(limits.dims, noise.limit, limits.n_components)
         self.probe = Probe(limits.dims, rng)
-        # What fits into the memory that the maps and refining other components leave.
+        # What fits into the memory that refining other components leaves.
         refining = min(number, limits.n_components - 1)
         taken = 8 * refinement_floats(limits.dims, self.sub_batches) * refining
         if refining:  # the probe has as many sub-batches as these, then
             taken += 8 * part_floats(limits.dims, self.sub_batches)
-        left = noise.left(taken)
-        delta, plain = 1 - limits.confidence, noise.whitening is None
-        self.candidates = candidates_within(limits.dims, left, limits.partition, delta, rng, plain)
+        left = noise.limit - taken
+        self.candidates = candidates_within(limits.dims, left, limits.partition, 1 - limits.confidence, rng)
         # "auto" is one pass where a second is impossible, or useless: all data are in the state.
         helps = limits.stored and self.candidates[0].strategy.name != "whole"
         auto = AUTO_PASSES if helps else 1
@@ -422,8 +397,8 @@ class Race:
             self.probe.sub_batches = len(edges)
             self._asked = []
             for part in self._parts():
-                queries = [dataclasses.replace(query, deflate=deflate) for query in part.queries()]
-                self._asked.append((part, tuple(query_of_data(self.noise.whitening, query) for query in queries)))
+                queries = tuple(dataclasses.replace(query, deflate=deflate) for query in part.queries())
+                self._asked.append((part, queries))
             asked = tuple(query for _, queries in self._asked for query in queries)
             return Ask(Gradients(asked, self.scale, edges), size, self.rewind)
         return None
@@ -455,8 +430,6 @@ class Race:
         asked, self._asked = self._asked, []
         if n == 0:
             return
-        pairs = zip((query for _, queries in asked for query in queries), answers, strict=True)
-        answers = tuple(whitened_answer(self.noise.whitening, query, answer) for query, answer in pairs)
         for answer in answers:
             parts = answer.by_part
             if parts is None:
@@ -593,8 +566,8 @@ class Race:
 
     @property
     def vectors(self) -> tuple[Array, ...]:
-        """The best vectors so far, of the data."""
-        return of_data(self.noise.whitening, (self.refinement or self.leading()).vectors)[0]
+        """The best vectors so far."""
+        return (self.refinement or self.leading()).vectors
 
     @property
     def position(self) -> int:
@@ -616,11 +589,9 @@ class Race:
         return max(self.candidates, key=lambda c: c.wealth.log)
 
     def vector_error(self) -> float:
-        """Root mean squared error of the least certain vector, as one of the data."""
+        """Root mean squared error of the least certain vector."""
         assert self.refinement is not None
-        known = self.refinement
-        _, _, errors, _ = of_data(self.noise.whitening, known.vectors, known.standard_errors(False))
-        return max(float(np.linalg.norm(e)) for e in errors)
+        return max(float(np.linalg.norm(e)) for e in self.refinement.standard_errors(False))
 
     @property
     def _accurate(self) -> bool:
@@ -638,8 +609,7 @@ class Race:
             record |= {"log_evidence": known.wealth.log, "needed": known.needed}
         else:
             record |= {"candidate": "refinement", "found": True, "error": self.vector_error()}
-        unit = of_data(self.noise.whitening, known.vectors)[1] / self.scale
-        record |= {"strength": unit * known.strength, "strength_error": unit * known.strength_error}
+        record |= {"strength": known.strength / self.scale, "strength_error": known.strength_error / self.scale}
         self.history.append(record)
 
     def estimate(self) -> Estimate:
@@ -653,7 +623,7 @@ class Race:
             raise StreamError(
                 "all samples are the same: there is no noise to tell a signal from; give samples that differ."
             )
-        known, advice = refined or self.leading(), list(self.noise.advice())
+        known, advice = refined or self.leading(), []
         if self.limits.watched and self.noise.block > 1:
             advice.append(f"Neighbouring samples are alike: every {self.noise.block} in a row count as one.")
         most, needed = self.claimed or self.leading().evidence
@@ -680,19 +650,18 @@ class Race:
 
     def _strength(self) -> dict[str, Any]:
         """The strength, its intervals, and the errors of the vectors; or that there is none, and what may be hidden."""
-        limits, whitening, refined = self.limits, self.noise.whitening, self.refinement
+        limits, refined = self.limits, self.refinement
         none = {"strength": 0.0, "stop_reason": StopReason.NO_SIGNAL}
         if refined is None:  # the strength that the search would have found, in the loudest noise that it has met
             counted = max(self.before, self.samples) // self.noise.block if self.position >= self.claims_from else 0
             main, loudest = self.candidates[0].strategy, max(candidate.loudest for candidate in self.candidates)
             reach = strength_limit(limits.dims, main.name, main.size, counted, 1 - limits.confidence)
-            unit = self.noise.factor / self.scale * loudest if math.isfinite(reach) else 1.0
+            unit = loudest / self.scale if math.isfinite(reach) else 1.0
             return {**none, "strength_interval": (0.0, unit * reach)}
         strength = abs(refined.strength)
-        _, factor, errors, relative = of_data(whitening, refined.vectors, refined.standard_errors())
-        unit = factor / self.scale
-        slope = float(ndtri(0.5 + limits.confidence / 2)) * relative * strength  # of what is not known of the factor
-        halves = [math.hypot(refined.reach(limits.confidence, always), slope) for always in (False, True)]
+        errors = refined.standard_errors()
+        unit = 1 / self.scale
+        halves = [refined.reach(limits.confidence, always) for always in (False, True)]
         interval, sequence = ((unit * max(0.0, strength - half), unit * (strength + half)) for half in halves)
         if refined.failed:
             return {**none, "strength_interval": (0.0, interval[1])}

@@ -71,15 +71,10 @@ class RaceSize:
         return known.get(self.main, f"{self.size} small replicas")
 
 
-def size_within(
-    dims: tuple[int, ...], nbytes: float, partition: Partition | None = None, symmetric: bool = True
-) -> RaceSize:
-    """What fits into ``nbytes``; all of the memory is spent as far as it helps.
-
-    Strategies for structure only where what is ``symmetric`` in the data is so in what strategies see of them.
-    """
+def size_within(dims: tuple[int, ...], nbytes: float, partition: Partition | None = None) -> RaceSize:
+    """What fits into ``nbytes``; all of the memory is spent as far as it helps."""
     own, structured = candidate_floats(dims), (symmetric_floats(dims), symmetric_pairs_floats(dims))
-    joins = [symmetric and floats + own <= STRUCTURE_SHARE * nbytes / 8 for floats in structured]
+    joins = [floats + own <= STRUCTURE_SHARE * nbytes / 8 for floats in structured]
     joins[1] = joins[1] and len(dims) >= 4
     taken: float = own + probe_floats(dims)
     taken += sum(floats + own for floats, there in zip(structured, joins, strict=True) if there)
@@ -110,11 +105,10 @@ def candidates_within(
     partition: Partition | None,
     delta: float,
     rng: np.random.Generator,
-    symmetric: bool = True,
 ) -> list[Candidate]:
     """Candidates of all strategies that fit, the main one first: half of δ is for it, the rest in equal parts."""
     dims = tuple(dims)
-    plan = size_within(dims, nbytes, partition, symmetric)
+    plan = size_within(dims, nbytes, partition)
     others: list[Strategy] = [Symmetric(dims, rng)] if plan.symmetric else []
     others += [SymmetricPairs(dims, rng)] if plan.pairs else []
     main: Strategy
