@@ -185,7 +185,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         nuisance
             Columns ``(n, p)`` of numbers that the samples may follow, too; their effects are taken out.
         sample_weight
-            How much every sample counts.
+            How much every sample counts; only ratios matter.
         groups
             A label for every sample (subject, session): groups, not samples, are then the independent units.
 

@@ -16,6 +16,7 @@ unit of a sample      :class:`~tpca.inference.units.Units`
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +31,7 @@ Indices = NDArray[np.intp]
 TARGETS = ("mean", "effect", "variance")
 FEW_VALUES = 6  # whole numbers of so few values may be meant as labels
 DETERMINED = 1e-10  # share of a column that is left beside the others, below which these determine it
+LEAST_SIZE, LARGEST_SIZE = 1e-70, 1e70  # of numbers whose fourth powers are formed
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +53,8 @@ class Design:
     """Whether y was whole numbers of few values, taken as a dose."""
     origin: Array | None = None
     """What was subtracted from all columns but the constant: no information, but sums that do not cancel."""
+    weight_exponent: int = 0
+    """``weights`` are those that were given over two to this power, about the largest of them: only ratios matter."""
 
     @property
     def n_columns(self) -> int:
@@ -160,6 +164,7 @@ def read_design(
         interest, design = _columns_of_interest(y, n, labels or (() if like is None else like.labels), part)
         n = len(interest)
         extra = np.zeros((n, 0)) if nuisance is None else _numbers("nuisance", nuisance, n)
+        refuse_extreme_size("nuisance", float(np.max(np.abs(extra), initial=0.0)))
         columns = np.column_stack([np.ones(n), extra, interest])
         origin = np.concatenate([[0.0], columns[:, 1:].mean(axis=0)]) if like is None else like.origin
         if origin is None or origin.shape != columns.shape[1:]:
@@ -172,7 +177,11 @@ def read_design(
         if weights.shape[1] != 1 or weights.min() < 0 or not weights.any():
             bad = f"shape {np.shape(sample_weight)}" if weights.shape[1] != 1 else f"{weights.min():.6g} among them"
             raise SampleError(f"sample_weight must be one number from 0 on for every sample, not all zero, got {bad}.")
-        design, n = replace(design, weights=weights[:, 0]), len(weights)
+        exponent = math.frexp(float(weights.max()))[1]
+        if like is not None and like.weights is not None:
+            exponent = like.weight_exponent
+        design = replace(design, weights=np.ldexp(weights[:, 0], -exponent), weight_exponent=exponent)
+        n = len(weights)
     if groups is not None:
         values = _array("groups", groups, n)
         if values.dtype.kind == "f":
@@ -194,6 +203,7 @@ def _columns_of_interest(y: Any, n: int | None, known: tuple[str, ...], part: bo
     if values.dtype.kind in "USb" or (values.dtype.kind == "O" and not _are_numbers(values)):
         return _labelled(_labels("y", values), known, part)
     columns = _numbers("y", values, n)
+    refuse_extreme_size("y", float(np.max(np.abs(columns), initial=0.0)))
     single = columns.shape[1] == 1
     for j, column in enumerate(columns.T):
         if not part and column.min() == column.max():
@@ -282,6 +292,23 @@ def _numbers(name: str, values: Any, n: int | None) -> Array:
             f"{name} is NaN or Inf for sample {int(np.argmin(finite))}; give its value, or leave the sample out."
         )
     return columns
+
+
+def largest_entry(array: Array) -> float:
+    """The largest entry in size, without a copy of all."""
+    return max(float(array.max()), -float(array.min()))
+
+
+def refuse_extreme_size(name: str, size: float) -> None:
+    """Refuse numbers, the largest of which has this ``size``, whose products overflow or vanish; 0 is no size."""
+    if size == 0 or LEAST_SIZE <= size <= LARGEST_SIZE:
+        return
+    remedy = "divide by a power of ten"
+    if math.isfinite(size):
+        remedy = f"multiply by 1e{-round(math.log10(size)):+d}"
+    raise SampleError(
+        f"{name} must be of a size between {LEAST_SIZE:.0e} and {LARGEST_SIZE:.0e}, got {size:.0e}; {remedy}."
+    )
 
 
 def _array(name: str, values: Any, n: int | None) -> NDArray[Any]:

@@ -9,7 +9,9 @@ Small data are held.  Of large ones there are passes, one for every mode and swe
 by once the second moment of all entries is kept, where it fits.
 
 **Test.**  Every centred entry gets a random sign, and the largest variance of the data is compared with those, times
-√(n/(n−1)) for the mean that was subtracted.  It says that entries are correlated, no more.
+√(n/(n−1)) for the mean that was subtracted.  Leading rows of data and flips alike come from block Lanczos iteration,
+and a few sweeps from there: a start that misses what the fit has found would make p large.  It says that entries are
+correlated, no more.
 
 **Errors** by leaving out one of up to 32 units of samples at a time (jackknife).
 """
@@ -29,12 +31,13 @@ from scipy.special import ndtri
 from tpca.checkpoint import kept
 from tpca.engines import Data
 from tpca.errors import MemoryBudgetError, StreamError
+from tpca.inference.design import refuse_extreme_size
 from tpca.inference.flips import Progress, own_order, p_values
 from tpca.inference.scatter import half_agreements, slope, unit_halves
 from tpca.randomness import generator
 from tpca.solvers.estimate import Component, Estimate, StopReason
 from tpca.solvers.options import ClaimingSolver, budget, check_dependence, check_resamples, option
-from tpca.solvers.rank_one import best_rank_one, fits, oriented, outer
+from tpca.solvers.rank_one import best_rank_one, fits, oriented, outer, units
 from tpca.solvers.run import Ask, Run, refuse_all_left_out
 from tpca.tensors.accumulators import Accumulator, plus
 from tpca.tensors.blocks import Array
@@ -45,7 +48,9 @@ FLIPS = 99
 HEADS, RANDOM_STARTS = 3, 3
 TRIAL, SWEEPS, STILL = 10, 100, 1e-20  # sweeps of all starts, and of the best one until none of its vectors moves
 PASS_TRIAL, PASS_SWEEPS, PASS_STILL = 2, 10, 1e-12  # the same where every mode of a sweep takes a pass
-FLIP_SWEEPS, POWER_STEPS, UNIT_SWEEPS = 6, 12, 3
+FLIP_HEADS, FLIP_TRIAL, FLIP_SWEEPS = 6, 3, 4  # with 3 heads p misses some weak patterns that the fit finds
+UNIT_SWEEPS = 3
+BLOCK, LANCZOS_STEPS = 2, 10
 TESTED = 2**22  # numbers of the rows that are tested, and left out by turns
 UNITS = 32
 DEPENDENT = (0.1, 3.0)  # mean cosine of neighbouring samples, and its z
@@ -203,22 +208,60 @@ def components_of(
 def sign_test(Z: Array, n_resamples: int, rng: np.random.Generator, progress: Progress | None = None) -> Array:
     """About the largest variance of rows, and after it those of rows whose entries have random signs.
 
-    All by the same few steps: of the power method, then sweeps.
+    All by the same procedure, :func:`largest_variance`.
     """
     values = np.zeros(1 + n_resamples)
     for number in range(1 + n_resamples):
-        rows = Z * rng.choice([-1.0, 1.0], size=Z.shape) if number else Z
-        flat = rows.reshape(len(rows), -1)
-        x = np.random.default_rng(0).standard_normal(flat.shape[1])
-        for _ in range(POWER_STEPS):
-            x = (flat @ x) @ flat
-            x = x / max(float(np.linalg.norm(x)), 1e-300)
-        start = [v[0] for v in fits(x.reshape(1, *Z.shape[1:]))[0]]
-        ((_, values[number]),) = components_of(rows, 1, [start], FLIP_SWEEPS)
+        rows = Z
+        if number:
+            rows = Z * rng.choice([-1.0, 1.0], size=Z.shape)
+        values[number] = largest_variance(rows)
         if progress is not None:
             progress(number + 1, 1 + n_resamples)
     values[1:] *= len(Z) / (len(Z) - 1)
     return values
+
+
+def largest_variance(rows: Array) -> float:
+    """About the largest Σ scores² of a pattern of rows (n, *dims): a few sweeps from rank-one fits of leading rows."""
+    flat = rows.reshape(len(rows), -1)
+    if len(flat) > 2 * flat.shape[1]:
+        flat = np.asarray(np.linalg.qr(flat, mode="r"))
+    heads = leading_rows(flat, FLIP_HEADS)
+    if rows.ndim == 2:
+        scores = flat @ heads[0]
+        return float(scores @ scores)
+    vectors, _ = fits(heads.reshape(-1, *rows.shape[1:]))
+    starts = [[v[c] for v in vectors] for c in range(len(heads))]
+    climb = VarianceClimb(starts, FLIP_TRIAL, FLIP_SWEEPS)
+    Z = flat.reshape(-1, *rows.shape[1:])
+    while not climb.done:
+        climb.step(slope_moments(Z, climb.starts, climb.mode))
+    return float(climb.values[0])
+
+
+def leading_rows(flat: Array, count: int) -> Array:
+    """About the ``count`` leading principal components (c, E) of rows (n, E), by block Lanczos iteration.
+
+    With F the rows, or their transpose where that is shorter, the span of X, FFᵀX, … (FFᵀ)^(k−1)X of two fixed random
+    columns X; and in it the leading eigenvectors of FFᵀ.  All columns are kept orthogonal to those before them.
+    """
+    wide = flat if len(flat) <= flat.shape[1] else flat.T
+    block = np.linalg.qr(np.random.default_rng(0).standard_normal((len(wide), min(BLOCK, len(wide)))))[0]
+    basis = np.empty((len(wide), 0))
+    images = np.empty((0, wide.shape[1]))  # basisᵀF
+    for _ in range(min(LANCZOS_STEPS, len(wide) // block.shape[1])):
+        fresh_images = block.T @ wide
+        basis = np.hstack([basis, block])
+        images = np.vstack([images, fresh_images])
+        block = wide @ fresh_images.T
+        for _ in range(2):  # once is not enough in floating point
+            block = block - basis @ (basis.T @ block)
+        block = np.linalg.qr(block)[0]
+    axes = np.linalg.eigh(images @ images.T)[1]
+    top = axes[:, ::-1][:, :count]
+    heads = top.T @ images if wide is flat else (basis @ top).T
+    return units(heads)
 
 
 def jackknife(rows: Array, patterns: Sequence[Sequence[Array]]) -> Array:
@@ -364,6 +407,7 @@ class VariationRun(Run):
         refuse_all_left_out(n, self._data)
         if n < 2:
             raise StreamError(f"variation needs two samples at least, got {n}; give more.")
+        refuse_extreme_size("samples", max(float(np.max(np.abs(row))) for row in rows.rows.values()))
         if rows.energy <= (1e3 * np.finfo(np.float64).eps) ** 2 * n * float(rows.mean @ rows.mean):
             raise StreamError("all samples are the same: they do not vary; give samples that differ.")
         if self._way == "rows":

@@ -47,7 +47,7 @@ from tpca.tensors.contraction import (
     subtract,
 )
 from tpca.tensors.dense import Batch
-from tpca.tensors.namespaces import bytes_of, to_host
+from tpca.tensors.namespaces import bytes_of, numpy_dtype, to_host
 
 MAX_ENTRIES = 2**20  # entries of an array that are all looked at: 4 ms
 INDISTINCT = 1e-10  # relative eigenvalue of inner products below which components are one and the same
@@ -291,6 +291,7 @@ class Gradients(Accumulator):
         ]
         self._before = [{m: np.zeros(total.shape[1:]) for m, total in own.items()} for own in self._part_sums]
         self._open: int | None = None  # the sub-batch that has samples in the running sum since the last look
+        self._eps = float(np.finfo(np.float64).eps)  # of the dtype in which samples are added up
 
     queries = property(lambda self: self.question[0])
     scale = property(lambda self: self.question[1])
@@ -303,12 +304,14 @@ class Gradients(Accumulator):
                 some = batch if stop - start == len(batch) else batch[start:stop]
                 if batch.summable:
                     self._total, self._open = some.add_to(self._total), j
+                    self._eps = float(np.finfo(numpy_dtype(self._total)).eps)
                     if j is not None and self.edges[j + 1 : j + 2] == (at + stop,):
                         self._look()
                 else:
                     own = [] if j is None else [{m: g[j : j + 1] for m, g in p.items()} for p in self._part_sums]
                     self._sums = self._zeros() if self._sums is None else self._sums
                     some.add_gradients((*self.queries, *self.question[3]), (*self._sums, *own))
+                    self._eps = float(np.finfo(np.float32).eps)  # the coarsest that they may be added up in
                 if j is not None:
                     self._sizes[j] += stop - start
         self.n += len(batch)
@@ -338,6 +341,11 @@ class Gradients(Accumulator):
         """Take ``n`` samples, all there are, that are known by their mean only, which may be changed."""
         mean *= n
         self._total, self.n = mean, n
+
+    def merge(self, other: Self) -> None:
+        """Take what another one, of the samples that come next, has."""
+        super().merge(other)
+        self._eps = max(self._eps, other._eps)
 
     def close(self) -> None:
         """Contract the sum, where that is larger than its gradients.
@@ -386,7 +394,7 @@ class Gradients(Accumulator):
         means = subtract(means, rows, query)
         first = next(iter(means))
         gradients = {m: means[m].reshape(len(some), *query.partition.shapes[m]) for m in query.by_part or ()}
-        return SubBatches(sizes, gradients, means[first] @ rows[first][0])
+        return SubBatches(sizes, gradients, means[first] @ rows[first][0], self._eps * self.n)
 
     def least_samples(self, sum_bytes: int | None) -> int:
         """A contraction costs about as much as adding up two samples for every replica."""

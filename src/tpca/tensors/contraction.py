@@ -96,11 +96,13 @@ class SubBatches:
     """Mean gradients ``(m, *block shape)`` and rewards ``(m,)`` of m sub-batches of ``sizes`` samples, in their order.
 
     What sub-batches the samples are cut into was fixed before they came (:mod:`tpca.tensors.accumulators`).
+    ``rounding`` is that of a sum of all samples, relative: what sub-batches differ by less may be the same.
     """
 
     sizes: Array
     gradients: dict[int, Array]
     rewards: Array
+    rounding: float = 0.0
 
     @property
     def nbytes(self) -> int:

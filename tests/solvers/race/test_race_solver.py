@@ -342,6 +342,24 @@ def test_samples_that_are_all_the_same_are_refused_and_zeros_are_no_signal():
         assert RaceSolver(memory_limit=memory).run(np.zeros(shape)).stop_reason is StopReason.NO_SIGNAL
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int8, bool])
+@pytest.mark.parametrize("dims", [(3, 4), (5, 6, 7)])
+def test_samples_that_are_all_the_same_are_refused_in_every_dtype(dtype, dims):
+    """What sums in single precision round to was a signal, p = 4e-17."""
+    sample = (10 * np.random.default_rng(0).standard_normal(dims)).astype(np.int8).astype(dtype)
+    for count in (60, 2000):
+        with pytest.raises(StreamError, match="all samples are the same"):
+            RaceSolver(random_state=0).run(np.repeat(sample[None], count, axis=0))
+
+
+@pytest.mark.parametrize(("dtype", "level"), [(np.float64, 1e9), (np.float64, 1e12), (np.float32, 1e4)])
+def test_samples_that_differ_beside_a_large_mean_are_a_signal(dtype, level):
+    samples = (np.random.default_rng(0).standard_normal((60, 5, 6, 7)) + level).astype(dtype)
+    estimate = RaceSolver(random_state=0).run(samples)
+    assert estimate.found
+    assert estimate.strength == pytest.approx(level * math.sqrt(5 * 6 * 7), rel=1e-2)
+
+
 @few_or_many(10, 40)
 def test_a_random_candidate_that_happens_to_agree_does_not_stay(runs):
     """In small dims a random start overlaps the signal every few seeds; it can prove nothing and must be replaced.

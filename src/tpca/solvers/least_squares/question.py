@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tpca.errors import StreamError
-from tpca.inference.design import Design, Indices
+from tpca.inference.design import Design, Indices, largest_entry, refuse_extreme_size
 from tpca.inference.flips import Progress, draw_signs, least_p, own_order, p_values, resampled, usual_resamples
 from tpca.inference.scatter import Tangents, slopes
 from tpca.inference.units import Contributions, Dependence, by_pieces, dependence
@@ -261,8 +260,8 @@ def answer_question(
 
     With ``whiten="modes"`` components are those of the whitened estimate, carried back.
     """
-    if not np.isfinite(np.vdot(contributions.C, contributions.C)):
-        raise StreamError("sums of squares of the samples are not finite; divide them by some power of ten.")
+    what = "sums of samples times y" if name else "sums of samples"
+    refuse_extreme_size(what, largest_entry(contributions.C))
     whitening = None
     D = contributions.D
     C = contributions.C

@@ -22,7 +22,7 @@ import numpy as np
 from tpca.checkpoint import kept
 from tpca.engines import Data, open_engine
 from tpca.errors import MemoryBudgetError, SampleError, StreamError
-from tpca.inference.design import Design
+from tpca.inference.design import Design, largest_entry, refuse_extreme_size
 from tpca.inference.flips import CHUNK
 from tpca.inference.units import MAX_UNITS, Contributions, Units, UnitSum, UnitSums
 from tpca.randomness import generator
@@ -130,6 +130,16 @@ def held_bytes(dims: Sequence[int], units: int, design: Design, partial: bool = 
     sums = c + c * c * partial
     contributions = COPIES * interest + partial
     return 8 * math.prod(dims) * (units * (sums + contributions) + c + 4 * interest)
+
+
+def size_of_samples(sums: dict[int, UnitSum]) -> float:
+    """The largest entry, in size, of the mean samples of all units."""
+    size = 0.0
+    for unit in sums.values():
+        weight = float(unit.gram[0, 0])
+        if weight > 0:
+            size = max(size, largest_entry(unit.moments[0]) / weight)
+    return size
 
 
 @kept
@@ -334,6 +344,7 @@ class LeastSquaresRun(Run):
     @functools.cached_property
     def questions(self) -> list[tuple[Answer, SignTests]]:
         """Components and flips of every question."""
+        refuse_extreme_size("samples", size_of_samples(self.sums))
         rng = generator(self.solver.random_state, "flips")
         progress = functools.partial(self.tell_flips, self.n)
         questions = []

@@ -27,6 +27,7 @@ GROWTH = 0.06  # of all samples so far
 ROUND_ENTRIES = 2**20
 EARLY = 4  # samples of a round that may be a quarter, however large they are
 SUB_BATCHES = 32  # of a round, at most: none can win more than a factor of two, and each takes time and memory
+FEW_SUB_BATCHES = 4  # where nobody has evidence worth a look at more
 GRADIENT_SUB_BATCHES = 8  # of which the refinement keeps gradients, for errors: these take memory
 
 START = 95.0  # N_0: what the trial alone takes

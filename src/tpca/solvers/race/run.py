@@ -66,11 +66,10 @@ from tpca.solvers.options import (
 )
 from tpca.solvers.race.candidate import Candidate, Part
 from tpca.solvers.race.contrasts import contrasts
-from tpca.solvers.race.evidence import ROUNDING
-from tpca.solvers.race.noise import Noise, Probe
+from tpca.solvers.race.noise import Noise, Probe, part_floats
 from tpca.solvers.race.refinement import Refinement
 from tpca.solvers.race.replicas import Climbs
-from tpca.solvers.race.rounds import round_size, strength_limit, sub_batch_edges
+from tpca.solvers.race.rounds import FEW_SUB_BATCHES, round_size, strength_limit, sub_batch_edges
 from tpca.solvers.race.strategies import candidates_within, refinement_floats, sub_batches_within
 from tpca.solvers.rank_one import is_ghost, overlaps, positive
 from tpca.solvers.run import Ask, Run
@@ -85,11 +84,12 @@ CLAIMS_FROM = 32  # no claim before this sample, or half of the data: whether ne
 # Many where some candidate has evidence above HOPE and nothing is proven, for there a round may say much (of z²/2 = 3
 # nats 4 sub-batches win 1.7, 16 2.5, 32 2.7); few in all other rounds, which are most, and as good for what says little
 # (z²/2 = 0.5: 0.45).
-FEW_SUB_BATCHES, HOPE = 4, 0.5
+HOPE = 0.5
 HELD_OUT = 0.2  # share of the data that strategies never see when there are several passes
 AUTO_PASSES = 10  # that max_passes="auto" allows where they can help
 ENDLESS_TOL = 0.1  # root mean squared error of every vector at which an endless stream is left: squared error 1 %
 POOR = 0.45  # a root mean squared error above this is worth a warning: overlap below 0.9
+ROUNDINGS = 8.0  # of a sum, by which sub-batches of samples that are all the same differ at most: 5.5 was seen
 WILD = 2.0**200  # rewards in units of the noise: the race forms their fourth powers, times numbers of samples
 
 # Share of a pass over stored data that may have gone by when another race begins in the middle of it.
@@ -350,7 +350,10 @@ class Race:
         self.probe = Probe(limits.dims, rng)
         # What fits into the memory that refining other components leaves.
         refining = min(number, limits.n_components - 1)
-        left = noise.limit - 8 * refinement_floats(limits.dims, self.sub_batches) * refining
+        taken = 8 * refinement_floats(limits.dims, self.sub_batches) * refining
+        if refining:  # the probe has as many sub-batches as these, then
+            taken += 8 * part_floats(limits.dims, self.sub_batches)
+        left = noise.limit - taken
         self.candidates = candidates_within(limits.dims, left, limits.partition, 1 - limits.confidence, rng)
         # "auto" is one pass where a second is impossible, or useless: all data are in the state.
         helps = limits.stored and self.candidates[0].strategy.name != "whole"
@@ -390,12 +393,14 @@ class Race:
                 self.end_phase()
                 continue
             deflate = tuple(RankOne(c.strength * self.scale, c.vectors) for c in others)
+            edges = self.edges(size)
+            self.probe.sub_batches = len(edges)
             self._asked = []
             for part in self._parts():
                 queries = tuple(dataclasses.replace(query, deflate=deflate) for query in part.queries())
                 self._asked.append((part, queries))
             asked = tuple(query for _, queries in self._asked for query in queries)
-            return Ask(Gradients(asked, self.scale, self.edges(size)), size, self.rewind)
+            return Ask(Gradients(asked, self.scale, edges), size, self.rewind)
         return None
 
     def _parts(self) -> list[Part]:
@@ -425,7 +430,10 @@ class Race:
         asked, self._asked = self._asked, []
         if n == 0:
             return
-        for parts in (answer.by_part for answer in answers if answer.by_part is not None):
+        for answer in answers:
+            parts = answer.by_part
+            if parts is None:
+                continue
             largest = float(np.max(np.abs(parts.rewards)))
             if not largest < WILD:
                 raise SampleError(
@@ -434,7 +442,8 @@ class Race:
                     "all of them by some power of ten."
                 )
             if not self.differ and len(parts.rewards) > 1:
-                self.differ = bool(np.ptp(parts.rewards) > ROUNDING * largest)
+                size = max(float(np.linalg.norm(g)) for g in answer.gradients.values())  # a reward may be next to 0
+                self.differ = bool(np.ptp(parts.rewards) > ROUNDINGS * parts.rounding * size)
         self.samples += n
         self.held = round_bytes(asked, answers)
         left = iter(answers)
