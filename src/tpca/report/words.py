@@ -229,9 +229,7 @@ def reading_hints(result: Result) -> list[str]:
     if result.solver == "least_squares" and several_of_an_effect(result):
         of_effect = " of its effect" if len({component.effect for component in result.components}) > 1 else ""
         together = " They are fitted together: a fit of one is not the first of two." if fitted_jointly(result) else ""
-        told.append(
-            f"p of component 2 is that of there being at least 2 components{of_effect}, and so on.{together}"
-        )
+        told.append(f"p of component 2 is that of there being at least 2 components{of_effect}, and so on.{together}")
     if result.target == "variance" and result.found:
         told.append("The test says that entries vary together, no more: correlated noise does so, too.")
     return told
