@@ -492,8 +492,8 @@ def _mean(values: Array) -> tuple[float, float]:
 
 PANEL_NOTES = {
     "strength": "Correlations on held-out rows, with two standard errors.",
-    "p_value": "p says how often pure noise does at least as well as a component more; where a dot is filled, there are "
-    "at least so many.",
+    "p_value": "p says how often pure noise does at least as well as a component more; where a dot is filled, there "
+    "are at least so many.",
     "joint_share": "Shares of the estimate, its noise included, that fits of 1, 2, ... components are together.",
     "variance_ratio": "Shares of the variance show where the rest becomes small.",
     "half_agreement": "Agreement is the cosine of the patterns of two halves of the samples: 1 if both show the same, "
