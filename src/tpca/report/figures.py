@@ -609,6 +609,6 @@ def _draw_p_values(axes: Any, result: Result, places: Any, values: Array) -> Non
     axes.axhline(level, color=INK, lw=1, ls="--")
     axes.set_yscale("log")
     smallest = float(np.nanmin(values))
-    axes.set_ylim(0.5 * min(smallest, level), 2)
+    axes.set_ylim(0.2 * min(smallest, level), 2)  # room for the legend
     axes.invert_yaxis()
     axes.legend(loc="best", fontsize=8, borderaxespad=0.3, handletextpad=0.4)
