@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 # research/ lies beside src/ and is not installed.
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: demo test test-slow oldest lint docs notebooks gallery bench bench-cca bench-claims compare reproduce reproduction race-targets race-checks noise-checks real attack detection clean help
+.PHONY: demo test test-slow oldest lint docs notebooks gallery bench bench-cca bench-claims compare reproduce reproduction race-targets race-checks noise-checks components real attack detection clean help
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -109,6 +109,10 @@ race-checks: $(VENV)/.ready  ## false alarms, coverage and memory, docs/race.md
 
 noise-checks: $(VENV)/.ready  ## claims, power and coverage where noise is not white, docs/noise.md (under an hour; goes on where it was)
 	$(BIN)/python -m research.noise.checks --out docs/noise-checks.json --figure docs/figures/noise.png
+	$(BIN)/python docs/_site/fill.py
+
+components: $(VENV)/.ready  ## components that are fitted together, beside peers, docs/components.md (about an hour)
+	$(BIN)/python -m research.components --out docs/components.json
 	$(BIN)/python docs/_site/fill.py
 
 real: $(VENV)/.ready $(REAL)/.ready  ## real data from packages, beside NumPy and peers, docs/real.md (under ten minutes)

@@ -10,8 +10,8 @@ axis),
 * **intervals**: how often 95 % intervals of entries hold the truth, with errors scaled by the normal quantile;
 * **order**: the largest change of an entry when samples are shuffled.
 
-All seeds are those of the place in the table.  The result is a file of JSON, with the revision that made it, and a
-table in Markdown between the marks of docs/components.md.
+All seeds are those of the place in the table.  The result is a file of JSON, with the revision that made it;
+:data:`TABLES` are what docs/components.md shows of it (``make components``).
 """
 
 from __future__ import annotations
@@ -240,15 +240,12 @@ def outcomes(setting: Setting) -> dict[str, Any]:
 
 
 def tables(lines: Sequence[dict[str, Any]]) -> str:
-    """Four tables in Markdown."""
+    """All that was measured, in Markdown."""
     parts = []
-    for kind, table in (("match", match_table), ("number", number_table), ("intervals", interval_table)):
-        parts.append(table([line for line in lines if line["kind"] == kind]))
-    changes = [record["change"] for line in lines if line["kind"] == "order" for record in line["records"]]
-    if changes:
-        parts.append(
-            f"Shuffled samples: entries of components change by {max(changes):.1e} at most ({len(changes)} fits)."
-        )
+    for kind, table in TABLES.items():
+        of_kind = [line for line in lines if line["kind"] == kind]
+        if of_kind:
+            parts.append(table(of_kind))
     return "\n\n".join(parts)
 
 
@@ -271,15 +268,19 @@ def match_table(lines: Sequence[dict[str, Any]]) -> str:
 
 
 def number_table(lines: Sequence[dict[str, Any]]) -> str:
-    """How often the number is right."""
-    text = ["| axes | cosine of sources | true number | weakest, in L0 | right | too few | too many |"]
-    text.append("|---|---|---|---|---|---|---|")
+    """How often the number is right, and too large; a column for every strength of the weakest source."""
+    weakest = sorted({line["strengths"][-1] for line in lines})
+    columns = " | ".join(f"weakest {strength:g} L0" for strength in weakest)
+    text = [f"| axes | cosine of sources | true number | {columns} |", "|---|---|---|" + "---|" * len(weakest)]
+    rows: dict[tuple[int, float, int], dict[float, str]] = {}
     for line in lines:
         found = np.array([record["found"] for record in line["records"]])
         true = len(line["strengths"])
-        shares = [np.mean(found == true), np.mean(found < true), np.mean(found > true)]
-        cells = " | ".join(f"{share:.0%}" for share in shares)
-        text.append(f"| {line['order']} | {line['congruence']:g} | {true} | {line['strengths'][-1]:g} | {cells} |")
+        cell = f"{np.mean(found == true):.0%}, {np.mean(found > true):.0%} too many"
+        rows.setdefault((line["order"], line["congruence"], true), {})[line["strengths"][-1]] = cell
+    for (order, congruence, true), cells in rows.items():
+        told = " | ".join(cells.get(strength, "") for strength in weakest)
+        text.append(f"| {order} | {congruence:g} | {true} | {told} |")
     return "\n".join(text)
 
 
@@ -293,6 +294,15 @@ def interval_table(lines: Sequence[dict[str, Any]]) -> str:
     return "\n".join(text)
 
 
+def order_line(lines: Sequence[dict[str, Any]]) -> str:
+    """How far shuffled samples move an entry."""
+    changes = [record["change"] for line in lines for record in line["records"]]
+    return f"Shuffled samples move entries of components by {max(changes):.0e} at most ({len(changes)} fits)."
+
+
+TABLES = {"match": match_table, "number": number_table, "intervals": interval_table, "order": order_line}
+
+
 def main() -> None:
     """Run all lines on two processes, store them, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -300,11 +310,12 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=1.0, help="share of the runs of every line")
     parser.add_argument("--kinds", nargs="*", default=list(RUNS), choices=list(RUNS))
     options = parser.parse_args()
+    revision = made()  # as it is now, whatever is committed meanwhile
     lines = [setting for setting in settings(options.share) if setting.kind in options.kinds]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         results = list(pool.map(outcomes, lines))
     if options.out is not None:
-        options.out.write_text(json.dumps({"made": made(), "lines": results}, indent=1) + "\n")
+        options.out.write_text(json.dumps({"made": revision, "lines": results}, indent=1) + "\n")
     print(tables(results))  # noqa: T201
 
 

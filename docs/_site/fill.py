@@ -104,6 +104,17 @@ def real(name: str) -> str:
     return TABLES[name](json.loads((ROOT / "docs" / "real.json").read_text()))
 
 
+def components(kind: str) -> str:
+    """A table of docs/components.md, from what ``make components`` has written."""
+    from research.components import TABLES
+
+    stored = json.loads((ROOT / "docs" / "components.json").read_text())
+    if kind == "made":
+        about, count = stored["made"], sum(len(line["records"]) for line in stored["lines"])
+        return f"{count:,} fits; revision {about['revision']}, NumPy {about['numpy']}, Python {about['python']}.\n"
+    return TABLES[kind]([line for line in stored["lines"] if line["kind"] == kind]) + "\n"
+
+
 def race(name: str) -> str:
     """A table of docs/race.md, from what ``python -m research table`` has written."""
     from research.race_tables import TABLES
@@ -137,6 +148,7 @@ def reliability(name: str) -> str:
 FILLS = {"printed": printed, "measured": measured, "cluster": cluster, "noise": noise, "schedule": schedule}
 FILLS |= {"race": race, "claims": partial(measured_by, "claims"), "bench": partial(measured_by, "report")}
 FILLS |= {"reliability": reliability, "cca": partial(measured_by, "tensor_cca"), "real": real}
+FILLS |= {"components": components}
 
 
 def filled(text: str) -> str:

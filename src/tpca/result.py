@@ -406,6 +406,7 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
     def transform(self, X: Any) -> Any:
         """Scores ``(n, rows)`` of samples like those fitted; of views a list of them; of a DataArray, a DataArray.
 
+        Several components of the mean, or of an effect, explain a sample together: their scores are least squares.
         There is a row for every sample, of NaN where ``nan_policy`` leaves the sample out.  Of samples on a device the
         scores are an array of the same library there.
         """

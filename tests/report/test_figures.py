@@ -94,18 +94,15 @@ def test_scores_over_samples_labels_and_numbers(named):
         named.plot(None, labels)
 
 
-def test_how_many_components_shows_evidence_null_bands_halves_and_shares_of_variance(named):
-    statistics, agreements = panels(named.plot())[-2:]
-    result = named.result_
-    tops = np.quantile(result.null_distribution, 0.95, axis=1)
-    lows = np.quantile(result.null_distribution, 0.05, axis=1)
-    np.testing.assert_allclose([bar.get_y() for bar in statistics.patches], lows / tops)
-    np.testing.assert_allclose([bar.get_y() + bar.get_height() for bar in statistics.patches], 1.0)
-    drawn = {float(x): float(y) for line in statistics.lines for x, y in zip(*line.get_data(), strict=True)}
-    for c, one in enumerate(result.components):
-        assert drawn[c + 1.0] == pytest.approx(one.statistic / tops[c])
-        assert (one.statistic > tops[c]) == (float((result.null_distribution[c] >= one.statistic).mean()) < 0.05)
-    np.testing.assert_allclose(agreements.lines[-1].get_ydata(), [one.half_agreement for one in result.components])
+def test_how_many_components_shows_p_shares_and_halves(named):
+    tests, shares, agreements = panels(named.plot())[-3:]
+    components = named.result_.components
+    dots = {float(x): float(y) for line in tests.lines[:2] for x, y in zip(*line.get_data(), strict=True)}
+    assert dots == {c + 1.0: one.p_value for c, one in enumerate(components)}
+    proven = next(line for line in tests.lines if line.get_label() == "proven")
+    np.testing.assert_array_equal(proven.get_xdata(), 1 + np.flatnonzero(named.significant_))
+    np.testing.assert_allclose(shares.lines[0].get_ydata(), [100 * one.joint_share for one in components])
+    np.testing.assert_allclose(agreements.lines[-1].get_ydata(), [one.half_agreement for one in components])
     rng = np.random.default_rng(0)
     varying = rng.standard_normal((60, 6, 5)) + rng.standard_normal((60, 1, 1)) * np.outer(np.arange(6), np.ones(5))
     pca = TensorPCA(2, target="variance", random_state=0, n_resamples=19).fit(varying)
@@ -113,6 +110,18 @@ def test_how_many_components_shows_evidence_null_bands_halves_and_shares_of_vari
     np.testing.assert_allclose([bar.get_height() for bar in shares.patches], 100 * pca.explained_variance_ratio_)
     first, second = agreements.lines[-1].get_ydata()
     assert first > 0.9 > second >= 0
+
+
+def test_how_many_components_keeps_effects_apart():
+    rng = np.random.default_rng(0)
+    y = rng.standard_normal((120, 2))
+    pca = TensorPCA(2, target="effect", random_state=0, n_resamples=19).fit(PLAIN, y)
+    tests, shares, _ = panels(pca.plot())[-3:]
+    assert [tick.get_text() for tick in tests.get_xticklabels()] == ["1", "2", "1", "2"]
+    assert [text.get_text() for text in tests.texts] == ["y[0]", "y[1]"]
+    assert [line.get_xdata().tolist() for line in shares.lines[:2]] == [[1, 2], [3, 4]]
+    titles = [axes.get_title(loc="left") for axes in panels(pca.plot())]
+    assert sum("component 2, effect of y[1]" in title.replace("\n", " ") for title in titles) == 1
 
 
 def test_covariates_have_their_own_scores_and_maps_and_views_and_tables_their_loadings():

@@ -41,7 +41,7 @@ def test_verdict_components_and_methods_have_the_numbers_of_the_fit():
     assert str(pca.summary()).splitlines()[1].startswith("120 samples of 4 × 30 × 5; least squares, 32 units, ")
     assert repr(pca.summary()) == str(pca.summary())
     pca = fit(count=3)
-    assert f"{int(pca.significant_.sum())} of 3 components significant" in first_line(pca)
+    assert f"{pca.n_proven_} of 3 components" in first_line(pca)
     told = str(pca.summary())
     assert re.findall(r"^(component .*?):", told, re.MULTILINE) == [f"component {i}" for i in (1, 2, 3)]
     assert "(not significant)" in told
@@ -71,6 +71,16 @@ def test_no_signal_comes_with_p_a_limit_and_what_would_help_and_few_entries_are_
     least = pca.entry_p_values_.min()
     assert f"1 entry is significant (least p = {least:.2g}): the signal may be in few entries" in str(pca.summary())
     assert "whiten='auto'" in str(pca.summary())
+
+
+def test_components_beside_the_proven_ones_are_said_to_blur_them():
+    pca = fit(count=3, n_resamples=199)
+    assert pca.n_proven_ == 1
+    assert "n_components=1" in str(pca.summary())
+    assert "a fit of one is not the first of two" in str(pca.summary()).replace("\n  ", " ")
+    flat = fit(X[:, 0], count=2, n_resamples=199)  # singular vectors: the first of two is that of a fit of one
+    assert "n_components=1" not in str(flat.summary())
+    assert "not the first of two" not in str(flat.summary()).replace("\n  ", " ")
 
 
 def test_what_was_not_tested_or_never_observed_or_cannot_be_had_is_said():

@@ -419,7 +419,11 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
     # What samples show ------------------------------------------------------------------------------------------------
 
     def transform(self, X: Any) -> Any:
-        """Scores ``(n, rows)``: every sample contracted with the components.
+        """Scores ``(n, rows)``: every sample contracted with its one component; of several, least squares.
+
+        Several components of the mean, or of an effect, explain a sample together: its scores minimise
+        ``|T - sum_c s_c v_1c ⊗ ... ⊗ v_kc|`` over the entries that were observed.  Of variation every sample is
+        contracted with each component by itself.
 
         There is a row for every sample, of NaN where ``nan_policy="omit"`` leaves the sample out.  Of samples on a
         device the scores are an array of the same library there; of a ``DataArray``, a ``DataArray`` with the

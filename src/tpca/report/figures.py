@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tpca.data.alignment import aligned, labels_of_rows
 from tpca.errors import SampleError
 from tpca.report.style import COLOURS, INK, pyplot, settings, unusable_backend
-from tpca.report.words import about, effect_of, headline, strength_of, title_of
+from tpca.report.words import about, effect_of, headline, place_of, several_of_an_effect, strength_of, title_of
 from tpca.tensors.blocks import Array
 from tpca.wording import count, number, percent, printable
 
@@ -88,7 +88,10 @@ def overview(result: Result, scores: Any = None, y: Any = None, pair: Sequence[s
                 place = figure.add_subfigure(grid[lines * c + i // columns, i % columns])
                 picture.draw(place)
                 if i == 0:
-                    place.axes[0].set_title(textwrap.fill(title_of(result, c), 38), loc="left", size=10)
+                    title = title_of(result, c)
+                    if len(result.components) > 1 and result.components[c].p_value > 1 - result.confidence:
+                        title += " (not significant)"
+                    place.axes[0].set_title(textwrap.fill(title, 38), loc="left", size=10)
         if last is not None:
             last.draw(figure.add_subfigure(grid[-1, :]))
     return figure
@@ -431,6 +434,8 @@ def _scores_picture(result: Result, c: int, each: Scores) -> Picture:
         note = f"Scores of {cut(result.labels.modes[0])} and {cut(result.labels.modes[1])}, row by row."
     elif y is None:
         note = "The score of a sample is its contraction with the vectors."
+        if result.target != "variance" and several_of_an_effect(result):
+            note = "The scores of a sample are the strengths of all components that fit it best."
     else:
         note = "Scores over y." if labels is None else "Scores by label; diamonds are means, with two standard errors."
     if each.n_skipped:
@@ -487,13 +492,21 @@ def _mean(values: Array) -> tuple[float, float]:
 
 PANEL_NOTES = {
     "strength": "Correlations on held-out rows, with two standard errors.",
-    "p_value": "p says how often pure noise does at least as well as a component more; below the dashed line there are "
-    "at least so many.",
+    "p_value": "p says how often pure noise does at least as well as a component more; where a dot is filled, there "
+    "are at least so many.",
     "joint_share": "Shares of the estimate, its noise included, that fits of 1, 2, ... components are together.",
     "variance_ratio": "Shares of the variance show where the rest becomes small.",
     "half_agreement": "Agreement is the cosine of the patterns of two halves of the samples: 1 if both show the same, "
     "0 if nothing.",
 }
+PANEL_AXES = {
+    "strength": ("component", "correlation ± 2 s.e."),
+    "p_value": ("at least so many components", "p"),
+    "joint_share": ("components fitted together", "% of the estimate"),
+    "variance_ratio": ("component", "% of the variance"),
+    "half_agreement": ("component", "agreement of halves"),
+}
+"""What lies along both axes of a panel."""
 
 
 def evidence_picture(result: Result, upright: bool = True) -> Picture | None:
@@ -518,7 +531,7 @@ def evidence_picture(result: Result, upright: bool = True) -> Picture | None:
         " ".join(PANEL_NOTES[name] for name in names),
         evidence_table(result, tested),
         partial(_draw_evidence, result=result, names=names, upright=upright),
-        0.5 + 1.8 * len(names),
+        0.5 + 2.0 * len(names),
     )
 
 
@@ -540,33 +553,50 @@ def evidence_table(result: Result, tested: bool) -> tuple[list[str], list[list[s
 def _draw_evidence(figure: Any, result: Result, names: Sequence[str], upright: bool) -> None:
     rows = result.components
     places = np.arange(1, len(rows) + 1)
+    effects = np.array([component.effect for component in rows])
     shape = (len(names), 1) if upright else (1, len(names))
-    panels = figure.subplots(*shape, squeeze=False, sharex=True).flat
+    panels = figure.subplots(*shape, squeeze=False).flat
     for axes, name in zip(panels, names, strict=True):
         values = np.array([getattr(component, name) for component in rows])
         axes.set_xlim(0.4, len(rows) + 0.6)
-        axes.set_xticks(places if len(places) <= FEW else np.linspace(1, len(rows), 6).astype(int))
+        some = places if len(places) <= FEW else np.linspace(1, len(rows), 6).astype(int)
+        axes.set_xticks(some, [str(place_of(result, place - 1)[0]) for place in some])
         if name == "p_value":
             _draw_p_values(axes, result, places, values)
         elif name == "joint_share":
-            axes.plot(places, 100 * values, "o-", ms=6, lw=1.2, color=COLOURS[0])
+            for effect in dict.fromkeys(effects):
+                of_effect = effects == effect
+                axes.plot(places[of_effect], 100 * values[of_effect], "o-", ms=6, lw=1.2, color=COLOURS[0])
             axes.set_ylim(0, 105)
-            axes.set_ylabel("% of the estimate")
         elif name == "variance_ratio":
             axes.bar(places, 100 * values, width=0.5, color=COLOURS[0])
-            axes.set_ylabel("% of the variance")
         elif name == "strength":
             margins = [2 * component.correlation_error for component in rows]
             axes.axhline(0, color=INK, lw=0.8)
             axes.errorbar(places, values, margins, fmt="o", color=COLOURS[0])
-            axes.set_ylabel("correlation ± 2 s.e.")
         else:
             axes.axhline(0, color=INK, lw=0.8)
             axes.plot(places, values, "s", ms=6, color=COLOURS[0])
             axes.set_ylim(min(-0.05, 1.1 * float(np.nanmin(values))), 1.05)
-            axes.set_ylabel("agreement of halves")
-        if not upright or axes.get_subplotspec().is_last_row():
-            axes.set_xlabel("component")
+        along, upwards = PANEL_AXES[name]
+        if result.target == "variance":
+            along = "component"
+        axes.set(xlabel=along, ylabel=upwards)
+        _divide_effects(axes, effects)
+
+
+def _divide_effects(axes: Any, effects: NDArray[Any]) -> None:
+    """Lines between the components of several effects, and the names of these above."""
+    names = list(dict.fromkeys(effects.tolist()))
+    if len(names) < 2:
+        return
+    room = max(6, 36 // len(names))
+    for name in names:
+        places = 1 + np.flatnonzero(effects == name)
+        if places[0] > 1:
+            axes.axvline(places[0] - 0.5, color=INK, lw=0.8, ls=":")
+        centre = float(places.mean())
+        axes.text(centre, 1.02, cut(name, room), transform=axes.get_xaxis_transform(), ha="center", size=8)
 
 
 def _draw_p_values(axes: Any, result: Result, places: Any, values: Array) -> None:
@@ -579,7 +609,6 @@ def _draw_p_values(axes: Any, result: Result, places: Any, values: Array) -> Non
     axes.axhline(level, color=INK, lw=1, ls="--")
     axes.set_yscale("log")
     smallest = float(np.nanmin(values))
-    axes.set_ylim(0.5 * min(smallest, level), 2)
+    axes.set_ylim(0.2 * min(smallest, level), 2)  # room for the legend
     axes.invert_yaxis()
-    axes.set_ylabel("p of at least so many")
     axes.legend(loc="best", fontsize=8, borderaxespad=0.3, handletextpad=0.4)

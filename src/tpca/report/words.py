@@ -108,7 +108,7 @@ def headline(result: Result) -> str:
     proven = result.n_proven
     rows = len(result.components)
     if rows > 1 and proven:
-        return f"Signal: {p}; {proven} of {rows} components are proven."
+        return f"Signal: {p}; {proven} of {rows} components {'is' if proven == 1 else 'are'} proven."
     if not proven and result.kind == "samples":
         return f"Signal: {p}; the pattern shown is not itself significant."
     return f"Signal: {strength_of(result, 0).partition(';')[0]}."
@@ -164,6 +164,7 @@ def concerns(result: Result) -> list[str]:
         names = ", ".join(f"{result.labels.entry(m, i)} of {result.labels.modes[m]}" for m, i in unseen[:MAX_ENTRIES])
         more = f" and {len(unseen) - MAX_ENTRIES} more" if len(unseen) > MAX_ENTRIES else ""
         told.append(f"Never observed: {names}{more}. Nothing is known of these entries: leave them out.")
+    told += _too_many(result)
     rows = len(result.components)
     if samples and 1 < rows == result.n_proven and result.settings.get("n_components") != "auto":
         more = "'auto'" if result.solver == "least_squares" else f"{2 * rows}"
@@ -171,6 +172,33 @@ def concerns(result: Result) -> list[str]:
     if result.stop_reason == StopReason.NOT_ACCURATE.name:
         told.append("The samples ended before the vectors were as accurate as asked for: give more, or a larger tol.")
     return list(dict.fromkeys(told))
+
+
+def _too_many(result: Result) -> list[str]:
+    """What components that are not proven do to those that are."""
+    if not fitted_jointly(result):
+        return []
+    effects = [component.effect for component in result.components]
+    proven = [component.effect for component in result.components if component.significant]
+    if not any(0 < proven.count(effect) < effects.count(effect) for effect in effects):
+        return []
+    wanted = len(proven) if len(set(effects)) == 1 else "'auto'"
+    return [
+        "Components are fitted together: those that are not proven make the others less sure. Use "
+        f"n_components={wanted}."
+    ]
+
+
+def fitted_jointly(result: Result) -> bool:
+    """Whether there are several components of an effect that change with their number: from three axes on."""
+    labels = max((len(component.label_amplitudes or ()) for component in result.components), default=0)
+    axes = sum(length > 1 for length in result.dims) + (labels > 2)  # contrasts of several labels are an axis
+    return result.solver == "least_squares" and several_of_an_effect(result) and axes > 2
+
+
+def several_of_an_effect(result: Result) -> bool:
+    """Whether an effect, or the mean, has more than one component."""
+    return len(result.components) > len({component.effect for component in result.components})
 
 
 def _what_helps(result: Result) -> list[str]:
@@ -198,11 +226,10 @@ def reading_hints(result: Result) -> list[str]:
         told.append(f"These are the first {MAX_COMPONENTS} of {count(len(result.components), 'component')}.")
     if result.kind == "views":
         told += [LOADINGS] + [MANY_VIEWS] * (len(result.dims) > 2)
-    if result.solver == "least_squares" and len(result.components) > len({c.effect for c in result.components}):
-        told.append(
-            "p of component 2 is that of there being at least 2 components, and so on. They are fitted together: a fit "
-            "of one is not the first of two."
-        )
+    if result.solver == "least_squares" and several_of_an_effect(result):
+        of_effect = " of its effect" if len({component.effect for component in result.components}) > 1 else ""
+        together = " They are fitted together: a fit of one is not the first of two." if fitted_jointly(result) else ""
+        told.append(f"p of component 2 is that of there being at least 2 components{of_effect}, and so on.{together}")
     if result.target == "variance" and result.found:
         told.append("The test says that entries vary together, no more: correlated noise does so, too.")
     return told
@@ -220,9 +247,16 @@ def effect_of(component: Component) -> str:
 
 
 def title_of(result: Result, c: int) -> str:
-    """``component 2``, ``effect of dose, per unit``, or both; components are counted from 1."""
-    which = f"component {c + 1}" if len(result.components) > 1 else ""
+    """``component 2``, ``effect of dose, per unit``, or both; components of an effect are counted from 1."""
+    number_in_effect, count_of_effect = place_of(result, c)
+    which = f"component {number_in_effect}" if count_of_effect > 1 else ""
     return ", ".join(filter(None, (which, effect_of(result.components[c])))) or "component"
+
+
+def place_of(result: Result, c: int) -> tuple[int, int]:
+    """Which component of its effect a row is, counted from 1, and how many that effect has."""
+    effects = [component.effect for component in result.components]
+    return effects[: c + 1].count(effects[c]), effects.count(effects[c])
 
 
 def strength_of(result: Result, c: int) -> str:
@@ -306,7 +340,7 @@ def methods_of(result: Result) -> str:
 
 def _least_squares_methods(result: Result, level: str) -> list[str]:
     told = ["The estimate is the best rank-one fit of the least-squares solution, in the units of the data."]
-    if len(result.components) > len({component.effect for component in result.components}):
+    if several_of_an_effect(result):
         told = [
             "The components are the joint least-squares fit (CP, by damped Gauss-Newton steps from many starts) of the "
             "least-squares solution, in the units of the data. The p-value of component c is that of there being at "

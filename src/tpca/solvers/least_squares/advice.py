@@ -117,7 +117,7 @@ def on_halves(conclusion: Conclusion, level: float) -> Iterator[str]:
     unsteady = []
     for number, (test, agreement) in enumerate(zip(conclusion.tests, conclusion.agreements, strict=True), 1):
         if test.p <= level and agreement < UNSTEADY:
-            unsteady.append(f"{number} ({agreement:.2f})")
+            unsteady.append(f"{number} ({max(agreement, 0.0):.2f})")
     if unsteady:
         yield (
             f"Halves of the samples do not agree on the pattern of component {' and '.join(unsteady)}, 1 being full "
@@ -156,9 +156,14 @@ def on_strengths(conclusion: Conclusion, level: float) -> Iterator[str]:
                 f"{high:.3g}, excludes 0: intervals take the pattern as real. Read it as an upper limit, {high:.3g}."
             )
         if test.p <= level and low == 0:
+            what = "There is a signal"
+            whose = "its strength"
+            if number > 1:
+                what = f"There are at least {number} components"
+                whose = f"the strength of component {number}"
             yield (
-                f"There is a signal (p = {test.p:.3g}), but its strength is not known well: the interval of the "
-                "strength begins at 0. Give more samples."
+                f"{what} (p = {test.p:.3g}), but {whose} is not known well: its interval begins at 0. Give more "
+                "samples."
             )
         earlier_proven = earlier_proven and test.p <= level
     largest = conclusion.errors[0].interval[1]
