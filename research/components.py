@@ -8,7 +8,12 @@ axis),
 * **number**: how often ``n_components="auto"`` gives the right number, one too few, too many, where the weakest source
   has a strength of 1.5, 2 or 3 times L0, the median length of the best rank-one fit to noise;
 * **intervals**: how often 95 % intervals of entries hold the truth, with errors scaled by the normal quantile;
-* **order**: the largest change of an entry when samples are shuffled.
+* **order**: the largest change of an entry when samples are shuffled;
+
+and on real data, where nobody knows the truth,
+
+* **real**: the share of the squares of a whole tensor, samples being one axis and centred, that the fit explains,
+  beside the best of TensorLy's and pyttb's random starts; and the seconds of each.
 
 All seeds are those of the place in the table.  The result is a file of JSON, with the revision that made it;
 :data:`TABLES` are what docs/components.md shows of it (``make components``).
@@ -17,9 +22,11 @@ All seeds are those of the place in the table.  The result is a file of JSON, wi
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import os
+import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -31,8 +38,9 @@ from typing import Any
 import numpy as np
 
 import tpca
+from research.real.sets import SETS
 from research.studies.store import made
-from tpca.solvers.components import match_components
+from tpca.solvers.components import fit_ranks, match_components, settled
 from tpca.solvers.rank_one import fits
 from tpca.tensors.blocks import Array
 
@@ -42,6 +50,8 @@ PEER_STARTS = 10
 PEER_STEPS = 1000
 PEER_TOLERANCE = 1e-10
 NULL_LENGTHS = 200
+REAL_SETS = ("serology", "digits", "breast cancer", "kinetic", "gapminder", "Atlantic", "firms", "travel")
+REAL_RANKS = (2, 3, 4)
 TOLERATED = 0.005
 """Difference of matches that counts as none."""
 
@@ -56,6 +66,7 @@ class Setting:
     n: int
     strengths: tuple[float, ...]
     runs: int
+    name: str = ""
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -194,11 +205,31 @@ def order_run(setting: Setting, run: int) -> dict[str, float]:
     return {"change": float(max(changes))}
 
 
+def real_run(setting: Setting, rank: int) -> dict[str, float]:
+    """Shares of a real tensor, ours and the best of peers, and seconds."""
+    samples = np.asarray(SETS[setting.name].load().X, dtype=np.float64)
+    tensor = samples - samples.mean(axis=0)
+    energy = float(np.vdot(tensor, tensor))
+    began = time.process_time()
+    fit = next(itertools.islice(fit_ranks(tensor), rank - 1, None))
+    fit = settled(fit, tensor)
+    seconds = time.process_time() - began
+    peers = {}
+    for name, fits_of in (("tensorly", tensorly_fits), ("pyttb", pyttb_fits)):
+        began = time.process_time()
+        vectors = best_of(fits_of(tensor, rank), tensor)
+        peers[f"{name}_seconds"] = time.process_time() - began
+        residual = tensor - tensor_of(vectors, np.ones(rank))
+        peers[name] = 1 - float(np.vdot(residual, residual)) / energy
+    return {"rank": float(rank), "tpca": 1 - fit.cost / energy, "ridge": fit.ridge, "seconds": seconds, **peers}
+
+
 RUNS: dict[str, Callable[[Setting, int], dict[str, float]]] = {
     "match": match_run,
     "number": number_run,
     "intervals": interval_run,
     "order": order_run,
+    "real": real_run,
 }
 
 
@@ -225,6 +256,9 @@ def settings(share: float) -> list[Setting]:
         for congruence in CONGRUENCES:
             lines.append(Setting("intervals", order, congruence, 200, (12.0, 9.0, 6.0), runs(100)))
             lines.append(Setting("order", order, congruence, 200, (12.0, 9.0, 6.0), runs(5)))
+    for name in REAL_SETS:
+        if SETS[name].installed:
+            lines.append(Setting("real", 0, 0.0, 0, (), len(REAL_RANKS), name))
     return lines
 
 
@@ -232,7 +266,8 @@ def outcomes(setting: Setting) -> dict[str, Any]:
     """All runs of one line."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        records = [RUNS[setting.kind](setting, run) for run in range(setting.runs)]
+        places = REAL_RANKS if setting.kind == "real" else range(setting.runs)
+        records = [RUNS[setting.kind](setting, place) for place in places]
     return {**asdict(setting), "records": records}
 
 
@@ -294,13 +329,35 @@ def interval_table(lines: Sequence[dict[str, Any]]) -> str:
     return "\n".join(text)
 
 
+def real_table(lines: Sequence[dict[str, Any]]) -> str:
+    """Shares of real tensors, and seconds."""
+    text = [
+        "| data | components | tpca, % | TensorLy, best of 10, % | pyttb, best of 10, % | seconds | TensorLy's | pyttb's |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for line in lines:
+        for record in line["records"]:
+            shares = " | ".join(f"{100 * record[name]:.3f}" for name in ("tpca", "tensorly", "pyttb"))
+            if record["ridge"] > 0:
+                shares = shares.replace(" | ", f", ridge {record['ridge']:g} | ", 1)
+            seconds = " | ".join(f"{record[name]:.2g}" for name in ("seconds", "tensorly_seconds", "pyttb_seconds"))
+            text.append(f"| {line['name']} | {record['rank']:.0f} | {shares} | {seconds} |")
+    return "\n".join(text)
+
+
 def order_line(lines: Sequence[dict[str, Any]]) -> str:
     """How far shuffled samples move an entry."""
     changes = [record["change"] for line in lines for record in line["records"]]
     return f"Shuffled samples move entries of components by {max(changes):.0e} at most ({len(changes)} fits)."
 
 
-TABLES = {"match": match_table, "number": number_table, "intervals": interval_table, "order": order_line}
+TABLES = {
+    "match": match_table,
+    "number": number_table,
+    "intervals": interval_table,
+    "order": order_line,
+    "real": real_table,
+}
 
 
 def main() -> None:
