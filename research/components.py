@@ -332,7 +332,8 @@ def interval_table(lines: Sequence[dict[str, Any]]) -> str:
 def real_table(lines: Sequence[dict[str, Any]]) -> str:
     """Shares of real tensors, and seconds."""
     text = [
-        "| data | components | tpca, % | TensorLy, best of 10, % | pyttb, best of 10, % | seconds | TensorLy's | pyttb's |",
+        "| data | components | tpca, % | TensorLy, best of 10, % | pyttb, best of 10, % | "
+        "seconds | of TensorLy | of pyttb |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for line in lines:

@@ -64,8 +64,10 @@ NOTHING = 1e-13
 """Share of a tensor below which what is left is rounding."""
 UNCOMPRESSED = 10_000
 """Entries of a tensor that is searched as it is."""
-LEAST_BASIS = 10
-"""Singular vectors of an unfolding that hold the search of a large tensor, and three for every component if more."""
+CORE = 20_000
+"""About so many entries has the core of a large tensor, on which it is searched."""
+DEPENDENT = 1e-6
+"""Length of a unit vector beyond those before it that is rounding."""
 OPPOSED = -0.5
 RUNAWAY = 10.0
 """Cosine of two components that cancel, and lengths, in those of the tensor, that they have then."""
@@ -273,17 +275,32 @@ def random_starts(shape: Sequence[int], rank: int, size: float, count: int) -> F
 
 
 def search_bases(tensor: Array, starts: Sequence[Factors]) -> list[Array]:
-    """Orthonormal columns (d_m, r_m) for every axis: leading singular vectors, and the vectors of the starts."""
+    """Orthonormal columns (d_m, r_m) for every axis: vectors of the starts, then leading singular vectors."""
     rank = starts[0][0].shape[2]
+    most = max(rank + 1, int(CORE ** (1 / tensor.ndim)))
     bases = []
     for axis, length in enumerate(tensor.shape):
-        count = min(length, max(LEAST_BASIS, 3 * rank))
+        count = min(length, most)
         rng = np.random.default_rng(axis)
         _, leading_rows, _ = top_pairs(unfold(tensor[None], axis)[0], count, rng)
-        columns = np.hstack([leading_rows.T, *[start[axis][0] for start in starts]])
-        left, sizes, _ = np.linalg.svd(columns / (np.linalg.norm(columns, axis=0) + SMALLEST), full_matrices=False)
-        bases.append(left[:, sizes > 1e-8 * sizes[0]])
+        columns = np.hstack([*[start[axis][0] for start in starts], leading_rows.T])
+        bases.append(orthonormal_columns(columns)[:, :count])
     return bases
+
+
+def orthonormal_columns(columns: Array) -> Array:
+    """Orthonormal columns of the same span, in the order given; those that others span already are left out."""
+    unit_columns = columns / (np.linalg.norm(columns, axis=0) + SMALLEST)
+    independent: list[Array] = []
+    for column in unit_columns.T:
+        rest = column
+        for _ in range(2):  # twice is enough (Kahan)
+            for known in independent:
+                rest = rest - (known @ rest) * known
+        length = float(np.linalg.norm(rest))
+        if length > DEPENDENT:
+            independent.append(rest / length)
+    return np.stack(independent, axis=1)
 
 
 def compressed(tensor: Array, bases: Sequence[Array]) -> Array:
