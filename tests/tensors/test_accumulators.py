@@ -30,12 +30,13 @@ from tpca.engines import base as groups
 from tpca.engines.base import cut_samples
 from tpca.errors import DeviceMemoryError, SampleError, StreamError, TpcaError
 from tpca.inference.design import Design
-from tpca.inference.scatter import Tangents
 from tpca.inference.units import Contributions, Units, UnitSums
 from tpca.randomness import generator
 from tpca.solvers import folds
 from tpca.solvers.folds import FirstLook, FoldedRows, FoldMoments, Folds, contracted, held_scores
-from tpca.solvers.least_squares.solver import Answer, LeastSquares, Residuals
+from tpca.solvers.components import Components
+from tpca.solvers.least_squares.question import answer_of
+from tpca.solvers.least_squares.solver import LeastSquares, Residuals
 from tpca.solvers.variation import Rows, slope_sums
 from tpca.solvers.views import relations, rows_of, with_columns
 from tpca.tensors import (
@@ -216,9 +217,9 @@ def fitted_mean():
     """The mean of all samples as a fit with some unit vectors."""
     sums = UnitSums(Design(), Units(1, N))
     sums.add(DenseBatch(SAMPLES), 0)
-    answer = Answer("", Contributions(sums.units, np.array([0]), DIMS), LeastSquares())
-    answer.vectors, answer.tangents = [UNITS], Tangents([UNITS], np.ones(1))
-    return answer
+    fit = Components([unit[:, None] for unit in UNITS], strengths=np.ones(1), cost=0.0)
+    contributions = Contributions(sums.units, np.array([0]), DIMS)
+    return answer_of("", contributions, whitening=None, joint_fits=[fit], count=1)
 
 
 def scatter_of(samples):
