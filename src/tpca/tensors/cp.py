@@ -90,8 +90,9 @@ def gram_of_others(grams: Sequence[Array], *axes: int, ridge: float = 0.0) -> Ar
 
 def contracted(tensors: Array, factors: Sequence[Array], axis: int) -> Array:
     """Tensors contracted with the columns of all factors but one, (b, d_axis, R); "MTTKRP" in the literature."""
+    ones = np.ones((len(factors[0]), 1, factors[0].shape[2]))  # there may be no other
     others = [factor for m, factor in enumerate(factors) if m != axis]
-    return np.asarray(np.matmul(unfold(tensors, axis), khatri_rao(others)))
+    return np.asarray(np.matmul(unfold(tensors, axis), khatri_rao([ones, *others])))
 
 
 def squared_residuals(tensors: Array, factors: Sequence[Array], ridge: float = 0.0) -> Array:
