@@ -198,9 +198,11 @@ def reading_hints(result: Result) -> list[str]:
         told.append(f"These are the first {MAX_COMPONENTS} of {count(len(result.components), 'component')}.")
     if result.kind == "views":
         told += [LOADINGS] + [MANY_VIEWS] * (len(result.dims) > 2)
-    if result.solver == "least_squares" and len(result.components) > len({c.effect for c in result.components}):
+    effects = {component.effect for component in result.components}
+    if result.solver == "least_squares" and len(result.components) > len(effects):
+        second = "component 2" if len(effects) == 1 else "the second component of an effect"
         told.append(
-            "p of component 2 is that of there being at least 2 components, and so on. They are fitted together: a fit "
+            f"p of {second} is that of there being at least 2 components, and so on. They are fitted together: a fit "
             "of one is not the first of two."
         )
     if result.target == "variance" and result.found:
@@ -284,7 +286,8 @@ def methods_of(result: Result) -> str:
     what = "a rank-one pattern" if rows == 1 else f"{rows} rank-one patterns"
     data = f"{count(result.n_samples, 'sample')} of {shape(result.dims)} entries"
     of = {"mean": f"the mean of {data}", "variance": f"the variation of {data} about their mean"}
-    of["effect"] = f"the effect of {result.components[0].effect or 'y'} in {data}"
+    effects = dict.fromkeys(component.effect or "y" for component in result.components)
+    of["effect"] = f"the effect of {' and of '.join(effects)} in {data}"
     told = [f"We fitted {what} to {of.get(result.target, data)} {by}."]
     if result.solver == "least_squares":
         told += _least_squares_methods(result, level)

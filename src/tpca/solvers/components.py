@@ -177,6 +177,9 @@ def fit_ranks(tensor: Array) -> Iterator[Components]:
     greedy = joint
     while True:
         joint_residual = core - reconstruct(joint)[0]
+        if core.ndim > 2 and np.linalg.norm(joint_residual) <= NEARLY_SETTLED * size:
+            joint, _ = gauss_newton(core[None], joint, fit.ridge)  # of exact sums only a settled fit leaves nothing
+            joint_residual = core - reconstruct(joint)[0]
         greedy_residual = core - reconstruct(greedy)[0]
         if min(np.linalg.norm(joint_residual), np.linalg.norm(greedy_residual)) <= NOTHING * size:
             return
@@ -355,10 +358,11 @@ def match_components(vectors: Sequence[Array], others: Sequence[Array]) -> Match
     """Match components ``(rows, d_m)`` with others, one array for every axis."""
     shapes = []
     for components in (vectors, others):
-        if isinstance(components, np.ndarray) or not all(np.ndim(rows) == 2 for rows in components):
+        is_list = isinstance(components, list | tuple) and all(np.ndim(rows) == 2 for rows in components)
+        if not is_list or len({len(rows) for rows in components}) != 1:
             raise SampleError(
                 "components to match must be a result, a fitted estimator, or a list of arrays (rows, d_m), one for "
-                "every axis."
+                f"every axis, got {type(components).__name__}."
             )
         shapes.append(tuple(np.shape(rows)[1] for rows in components))
     if shapes[0] != shapes[1]:
