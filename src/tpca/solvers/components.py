@@ -109,7 +109,8 @@ def gauss_newton(
     """Factors (b, d_m, R) of least squares near starts (b, d_m, R), and their costs (b,).
 
     ``tensors`` (b, d_1, ..., d_k) has one for every start, or one for all.  A start ends when no factor changes by more
-    than ``tolerance``, relative to its size.
+    than ``tolerance``, relative to its size.  A step that changes the cost by no more than rounding is taken if it makes
+    the gradient no longer: where the model bends much, Gauss-Newton steps go too far, for ever to and fro.
     """
     factors = balanced(starts)
     costs = squared_residuals(tensors, factors, ridge)
@@ -123,7 +124,11 @@ def gauss_newton(
         changes = damped_steps(current, slopes, damping[active], ridge)
         proposal = [factor + change for factor, change in zip(current, changes, strict=True)]
         proposed_costs = squared_residuals(targets, proposal, ridge)
-        accepted = proposed_costs <= costs[active] + rounding
+        lower = proposed_costs < costs[active] - rounding
+        level = ~lower & (proposed_costs <= costs[active] + rounding)
+        if level.any():
+            level &= steepness(descent_directions(targets, proposal, ridge)) <= steepness(slopes)
+        accepted = lower | level
         still = accepted & (largest_changes(current, proposal) <= tolerance)
         stuck = ~accepted & (damping[active] > MOST_DAMPING)
         for factor, balanced_proposal in zip(factors, balanced(proposal), strict=True):
@@ -135,6 +140,11 @@ def gauss_newton(
         if not len(active):
             break
     return factors, np.maximum(costs, 0.0)
+
+
+def steepness(slopes: Factors) -> Array:
+    """Lengths (b,) of gradients."""
+    return np.sqrt(sum(np.sum(slope * slope, axis=(1, 2)) for slope in slopes))
 
 
 def largest_changes(before: Factors, after: Factors) -> Array:
