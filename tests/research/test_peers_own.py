@@ -180,7 +180,8 @@ def test_pyttb_several_components_do_not_depend_on_the_order_of_axes(rng):
     X = rng.standard_normal((40, 3, 4, 5)) + np.multiply.outer([1, 2, 3], rng.standard_normal((4, 5)))
     pca = tpca.TensorPCA(2, random_state=0, n_resamples=19).fit(X)
     for order in itertools.permutations(range(3)):
-        turned = tpca.TensorPCA(2, random_state=0, n_resamples=19).fit(np.moveaxis(X, [1 + m for m in order], [1, 2, 3]))
+        turned_samples = np.moveaxis(X, [1 + m for m in order], [1, 2, 3])
+        turned = tpca.TensorPCA(2, random_state=0, n_resamples=19).fit(turned_samples)
         matching = turned.result_.match([pca.components_[axis] for axis in order])
         np.testing.assert_allclose(matching.cosines, 1, atol=1e-9)
 

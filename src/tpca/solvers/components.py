@@ -109,8 +109,8 @@ def gauss_newton(
     """Factors (b, d_m, R) of least squares near starts (b, d_m, R), and their costs (b,).
 
     ``tensors`` (b, d_1, ..., d_k) has one for every start, or one for all.  A start ends when no factor changes by more
-    than ``tolerance``, relative to its size.  A step that changes the cost by no more than rounding is taken if it makes
-    the gradient no longer: where the model bends much, Gauss-Newton steps go too far, for ever to and fro.
+    than ``tolerance``, relative to its size.  A step that changes the cost by no more than rounding is taken if it does
+    not make the gradient longer: where the model bends much, Gauss-Newton steps would go too far, to and fro for ever.
     """
     factors = balanced(starts)
     costs = squared_residuals(tensors, factors, ridge)
@@ -144,7 +144,8 @@ def gauss_newton(
 
 def steepness(slopes: Factors) -> Array:
     """Lengths (b,) of gradients."""
-    return np.sqrt(sum(np.sum(slope * slope, axis=(1, 2)) for slope in slopes))
+    squares = [np.sum(slope * slope, axis=(1, 2)) for slope in slopes]
+    return np.asarray(np.sqrt(np.sum(squares, axis=0)))
 
 
 def largest_changes(before: Factors, after: Factors) -> Array:
