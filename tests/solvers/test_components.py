@@ -18,6 +18,7 @@ from amounts import few_or_many
 from command import run
 from tpca import TensorPCA
 from tpca.errors import SampleError, SolverError
+from tpca.inference.scatter import unit_halves
 from tpca.solvers import components
 from tpca.solvers.components import fit_ranks, greedy_components, match_components, settled
 from tpca.solvers.rank_one import best_rank_one
@@ -359,6 +360,17 @@ def test_intervals_of_entries_of_joint_sources_cover(runs):
     assert abs(np.mean(shares) - 0.95) < margin
     # 24 strengths in 8 runs: fewer than 19 inside have a probability of 0.001 at 95 %.
     assert np.mean(lengths) > 18.5 / 24
+
+
+def test_halves_of_the_samples_may_be_zeros(rng):
+    """A half that is all zeros agrees with nothing."""
+    X = rng.standard_normal((4, 5, 4, 3)) + 1
+    X[unit_halves(4)[0]] = 0
+    pca = TensorPCA(2, random_state=0, confidence=0.8, dependence=1).fit(X)
+    assert np.isfinite(pca.p_values_).all()
+    agreements = [component.half_agreement for component in pca.result_.components]
+    assert np.isfinite(agreements).all()
+    assert max(agreements) < 0.9
 
 
 # Scores ---------------------------------------------------------------------------------------------------------------

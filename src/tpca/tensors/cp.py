@@ -184,7 +184,7 @@ def damped_steps(factors: Sequence[Array], slopes: Sequence[Array], damping: Arr
     bases, coordinates, inner_slopes, outer_slopes = column_spaces(factors, slopes)
     matrices = normal_matrices(coordinates, ridge)
     diagonal = np.arange(matrices.shape[1])
-    shift = damping * np.mean(matrices[:, diagonal, diagonal], axis=1)
+    shift = damping * np.mean(matrices[:, diagonal, diagonal], axis=1) + SMALLEST  # of factors of zeros, too
     matrices[:, diagonal, diagonal] += shift[:, None]
     solution = np.linalg.solve(matrices, joined_rows(inner_slopes)[:, :, None])
     inner_changes = split_rows(np.asarray(solution[:, :, 0], np.float64), inner_slopes)
