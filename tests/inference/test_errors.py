@@ -1,12 +1,15 @@
 """Errors of components: from units, of several together, where entries are missing; and do two halves agree?"""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 
+import naive
 from tpca import TensorPCA
 from tpca.inference.scatter import Tangents, half_agreements, slopes, unit_halves
+from tpca.solvers.components import fit_ranks, settled
 
 RNG = np.random.default_rng(0)
 A, B = (np.linalg.qr(RNG.standard_normal((d, 2)))[0].T for d in (8, 6))
@@ -28,6 +31,47 @@ def test_singular_vectors_change_as_a_small_step_changes_them(rng):
         turned = [signed(new, old) - old for new, old in zip((u[:, c], vt[c]), vectors[c], strict=True)]
         wanted = np.concatenate([[s[c] - strengths[c]], *(strengths[c] * one for one in turned)]) / step
         np.testing.assert_allclose(found[c, : len(wanted)], wanted, atol=1e-4)
+
+
+def unit_factors(shape, rank, rng):
+    """Unit columns for every axis, which are more or less alike."""
+    factors = []
+    for length in shape:
+        factor = rng.standard_normal((length, rank)) + 1
+        factors.append(factor / np.linalg.norm(factor, axis=0))
+    return factors
+
+
+@pytest.mark.parametrize("shape", [(5, 4, 6), (3, 4, 3, 4), (4, 1, 5, 3)], ids=str)
+def test_joint_components_change_as_a_small_step_changes_them(shape, rng):
+    """An exact sum of three components, and its joint fit after a small step in any direction."""
+    strengths = np.array([3.0, 2.2, 1.5])
+    factors = unit_factors(shape, 3, rng)
+    D = naive.cp_model([factors[0] * strengths, *factors[1:]])
+    E = rng.standard_normal(shape)
+    step = 1e-7
+    *_, stepped = itertools.islice(fit_ranks(D + step * E), 3)
+    stepped = settled(stepped, D + step * E)
+    vectors = [[factor[:, c] for factor in factors] for c in range(3)]
+    changes = Tangents(vectors, strengths).changes([slopes(E[None], v) for v in vectors])[0]
+    for c in range(3):
+        expected = [[(stepped.strengths[c] - strengths[c]) / step]]
+        for factor, moved in zip(factors, stepped.vectors, strict=True):
+            difference = signed(moved[:, c], factor[:, c]) - factor[:, c]
+            expected.append(strengths[c] * difference / step)
+        wanted = np.concatenate(expected)
+        np.testing.assert_allclose(changes[c, : len(wanted)], wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_a_component_that_is_zero_has_no_changes_and_moves_no_other(rng):
+    factors = unit_factors((5, 4, 6), 3, rng)
+    vectors = [[factor[:, c] for factor in factors] for c in range(2)]
+    zeros = [np.zeros(length) for length in (5, 4, 6)]
+    E = rng.standard_normal((7, 5, 4, 6))
+    two = Tangents(vectors, np.array([3.0, 2.0])).changes([slopes(E, v) for v in vectors])
+    three = Tangents([*vectors, zeros], np.array([3.0, 2.0, 0.0])).changes([slopes(E, v) for v in [*vectors, zeros]])
+    np.testing.assert_allclose(three[:, :2], two, atol=1e-12)
+    np.testing.assert_array_equal(three[:, 2], 0)
 
 
 def test_components_that_share_an_axis_are_proven_and_said_to_be_unsure(rng):
