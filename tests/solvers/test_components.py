@@ -20,7 +20,7 @@ from tpca import TensorPCA
 from tpca.errors import SampleError, SolverError
 from tpca.inference.scatter import unit_halves
 from tpca.solvers import components
-from tpca.solvers.components import fit_ranks, greedy_components, match_components, settled
+from tpca.solvers.components import fit_each, fit_ranks, greedy_components, match_components, settled
 from tpca.solvers.rank_one import best_rank_one
 from tpca.tensors.cp import reconstruct
 
@@ -209,6 +209,21 @@ def test_the_order_of_samples_does_not_matter(target, rng):
             np.testing.assert_allclose(vectors, others, atol=tolerance)
 
 
+@pytest.mark.parametrize("shape", [(6, 5, 4), (6, 1, 5, 4), (25, 24, 20), (7, 6)], ids=str)
+def test_parts_of_the_samples_are_fitted_as_by_themselves(shape, rng):
+    """All small ones in step, large ones in their cores, matrices by singular vectors."""
+    long_axes = [length for length in shape if length > 1]
+    rank = 3 if len(long_axes) > 2 else 2
+    # Columns are orthonormal where the fit is that of a matrix, which has no other unique one.
+    congruence = 0.4 if len(long_axes) > 2 else 0.0
+    factors = with_strengths(planted(long_axes, rank, congruence, rng), np.linspace(3, 2, rank))
+    tensor = naive.cp_model(factors).reshape(shape)
+    parts = np.stack([tensor + 0.01 * rng.standard_normal(shape) for _ in range(3)])
+    whole = fit_of_rank(parts.mean(axis=0), rank)
+    for part, vectors in zip(parts, fit_each(parts, whole), strict=True):
+        assert same_components(rows_of(vectors), rows_of(fit_of_rank(part, rank).vectors)) > 1 - 1e-4
+
+
 # How many -------------------------------------------------------------------------------------------------------------
 
 
@@ -266,6 +281,26 @@ def test_p_values_never_fall_and_say_how_many(rng):
     methods = pca.result_.methods()
     assert "joint least-squares fit" in methods
     assert "at least c" in methods
+
+
+def test_the_statistic_of_a_second_component_is_the_gain_of_a_joint_fit(two_sources):
+    """To first order: what the tangent space of two components has of the mean, without that of the first.
+
+    The second is the best rank-one fit of what lies beyond the tangent space of the first.
+    """
+    X, pca = two_sources
+    mean = X.mean(axis=0)
+    first, _ = best_rank_one(mean)
+    columns = [vector[:, None] for vector in first]
+    basis = naive.orthonormal_columns(naive.cp_jacobian(columns))
+    beyond = mean.ravel() - basis @ (basis.T @ mean.ravel())
+    second, _ = best_rank_one(beyond.reshape(mean.shape))
+    model = [np.column_stack(pair) for pair in zip(first, second, strict=True)]
+    joint_basis = naive.orthonormal_columns(naive.cp_jacobian(model))
+    gain = np.linalg.norm(joint_basis.T @ beyond)
+    rows = pca.result_.components
+    scale = rows[0].statistic / best_rank_one(mean)[1]
+    assert rows[1].statistic == pytest.approx(scale * gain, rel=1e-4)
 
 
 def moved_by(y, patterns, rng):
