@@ -547,7 +547,7 @@ def test_matching_takes_results_estimators_and_fewer_rows(two_sources):
         ([np.ones((2, 5)), np.ones((2, 4))], r"expected \(5, 4, 3\), got \(5, 4\)"),
         ([np.ones((2, 5)), np.ones((2, 4)), np.ones((2, 6))], r"expected \(5, 4, 3\), got \(5, 4, 6\)"),
     ],
-    ids=str,
+    ids=["number", "None", "not fitted", "array", "vectors", "rows that differ", "nothing", "an axis less", "longer"],
 )
 def test_matching_refuses_what_are_no_components_of_such_samples(other, says, two_sources):
     _, pca = two_sources
