@@ -225,3 +225,41 @@ def variation(X, starts, count, sweeps=300):
         found.append((best[0] / total, best[1]))
         Z = Z - np.multiply.outer(np.tensordot(Z, pattern, X.ndim - 1), pattern)
     return found
+
+
+# Sums of rank-one tensors (CP): factors are matrices (d_m, R), one for every axis.
+
+
+def cp_components(factors):
+    """The components as tensors, (R, d_1, ..., d_k)."""
+    columns = zip(*(factor.T for factor in factors), strict=True)
+    return np.array([outer_product(vectors) for vectors in columns])
+
+
+def cp_model(factors):
+    """The sum of all components."""
+    return cp_components(factors).sum(axis=0)
+
+
+def cp_jacobian(factors, ridge=0.0):
+    """Derivatives of the model along every entry of every factor, axis by axis, then component by component.
+
+    With a ridge ρ, √ρ times the components are fitted to zeros: rows of these follow.
+    """
+    columns = []
+    for axis, factor in enumerate(factors):
+        for component in range(factor.shape[1]):
+            for entry in range(len(factor)):
+                vectors = [other[:, component] for other in factors]
+                vectors[axis] = np.eye(len(factor))[entry]
+                derivative = outer_product(vectors).ravel()
+                penalties = np.zeros((factor.shape[1], derivative.size))
+                penalties[component] = math.sqrt(ridge) * derivative
+                columns.append(np.concatenate([derivative, penalties.ravel()]) if ridge else derivative)
+    return np.array(columns).T
+
+
+def orthonormal_columns(matrix, rcond=1e-8):
+    """An orthonormal basis of what the columns span."""
+    left, sizes, _ = np.linalg.svd(matrix, full_matrices=False)
+    return left[:, sizes > rcond * sizes[0]]

@@ -72,6 +72,19 @@ def test_options_and_conditions_mean_on_a_device_what_they_mean_on_the_host(home
 
 
 @pytest.mark.parametrize("home", homes(STRICT, TORCH))
+@pytest.mark.parametrize("policy", ["raise", "zero"])
+def test_joint_scores_on_a_device_are_those_of_the_host(home, policy):
+    data = X[:60].copy()
+    if policy == "zero":
+        data[::4, 2, 3] = np.nan
+    pca = TensorPCA(2, random_state=0, n_resamples=19, nan_policy=policy).fit(data)
+    there = home.put(data)
+    scores = pca.transform(there)
+    assert home_of(scores) == home_of(there)
+    np.testing.assert_allclose(to_host(scores), pca.transform(data), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("home", homes(STRICT, TORCH))
 @pytest.mark.parametrize("solver", ["race", "least_squares"])
 def test_batches_that_are_handed_in_stay_where_they_are(home, solver):
     found, other = TensorPCA(solver=solver, random_state=0), TensorPCA(solver=solver, random_state=0)

@@ -347,7 +347,7 @@ OPTIONS = [
     ({"solver": RaceSolver(), "confidence": 0.9}, "confidence means nothing beside .*; give it to that RaceSolver"),
     ({"target": "median"}, "target must be 'mean', 'effect' or 'variance', got 'median'"),
     ({"target": "variance", "solver": "race"}, "solver='race' means nothing to target='variance'"),
-    *(({"n_components": n}, f"n_components must be a whole number of at least 1, got {n}") for n in (0, 2.5)),
+    *(({"n_components": n}, f"n_components must be a whole number of at least 1 or 'auto', got {n}") for n in (0, 2.5)),
     ({"confidence": 95}, "confidence must lie strictly between 0 and 1, got 95"),
     ({"n_resamples": 3}, "n_resamples must be a whole number of at least 19 or 'auto', got 3"),
     ({"whiten": "full"}, "whiten must be 'auto', 'modes' or None, got 'full'"),

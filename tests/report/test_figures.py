@@ -94,15 +94,25 @@ def test_scores_over_samples_labels_and_numbers(named):
         named.plot(None, labels)
 
 
-def test_how_many_components_shows_p_shares_and_halves(named):
-    tests, shares, agreements = panels(named.plot())[-3:]
+def test_how_many_components_shows_p_shares_and_agreement_of_halves(named):
+    p_values, shares, agreements = panels(named.plot())[-3:]
     components = named.result_.components
-    dots = {float(x): float(y) for line in tests.lines[:2] for x, y in zip(*line.get_data(), strict=True)}
-    assert dots == {c + 1.0: one.p_value for c, one in enumerate(components)}
-    proven = next(line for line in tests.lines if line.get_label() == "proven")
-    np.testing.assert_array_equal(proven.get_xdata(), 1 + np.flatnonzero(named.significant_))
-    np.testing.assert_allclose(shares.lines[0].get_ydata(), [100 * one.joint_share for one in components])
-    np.testing.assert_allclose(agreements.lines[-1].get_ydata(), [one.half_agreement for one in components])
+    assert p_values.yaxis.get_inverted()  # what is proven stands above
+    assert p_values.get_yscale() == "log"
+    by_name = {line.get_label(): line for line in p_values.lines}
+    proven = by_name["proven"]
+    np.testing.assert_array_equal(proven.get_xdata(), [1])
+    np.testing.assert_allclose(proven.get_ydata(), named.p_values_[:1])
+    unproven = by_name["not proven"]
+    np.testing.assert_array_equal(unproven.get_xdata(), [2])
+    np.testing.assert_allclose(unproven.get_ydata(), named.p_values_[1:])
+    level = p_values.lines[-1]
+    np.testing.assert_allclose(level.get_ydata(), 0.05)
+    np.testing.assert_allclose(shares.lines[0].get_ydata(), [100 * component.joint_share for component in components])
+    np.testing.assert_allclose(agreements.lines[-1].get_ydata(), [component.half_agreement for component in components])
+
+
+def test_how_many_components_of_variation_shows_shares_of_variance():
     rng = np.random.default_rng(0)
     varying = rng.standard_normal((60, 6, 5)) + rng.standard_normal((60, 1, 1)) * np.outer(np.arange(6), np.ones(5))
     pca = TensorPCA(2, target="variance", random_state=0, n_resamples=19).fit(varying)

@@ -41,7 +41,8 @@ def test_verdict_components_and_methods_have_the_numbers_of_the_fit():
     assert str(pca.summary()).splitlines()[1].startswith("120 samples of 4 × 30 × 5; least squares, 32 units, ")
     assert repr(pca.summary()) == str(pca.summary())
     pca = fit(count=3)
-    assert f"{pca.n_proven_} of 3 components" in first_line(pca)
+    assert f"{int(pca.significant_.sum())} of 3 components is proven" in first_line(pca)
+    assert pca.n_proven_ == int(pca.significant_.sum())
     told = str(pca.summary())
     assert re.findall(r"^(component .*?):", told, re.MULTILINE) == [f"component {i}" for i in (1, 2, 3)]
     assert "(not significant)" in told
@@ -97,7 +98,9 @@ def test_what_was_not_tested_or_never_observed_or_cannot_be_had_is_said():
     told = str(TensorPCA(nan_policy="zero", random_state=0).fit(holed).summary())
     assert "Never observed: 2 of axis 0." in told
     # Samples of one axis have one component of the mean; the second is zero.
-    summary = TensorPCA(2, random_state=0, n_resamples=19).fit(X[:, :, 0, 0] + 3).summary()
+    table = TensorPCA(2, random_state=0, n_resamples=19).fit(X[:, :, 0, 0] + 3)
+    assert table.p_values_[1] == 1
+    summary = table.summary()
     assert summary.parts[1].strength == "nothing is left to fit"
     assert "component 2: nothing is left to fit" in str(summary)
 

@@ -30,12 +30,13 @@ from tpca.engines import base as groups
 from tpca.engines.base import cut_samples
 from tpca.errors import DeviceMemoryError, SampleError, StreamError, TpcaError
 from tpca.inference.design import Design
-from tpca.inference.scatter import Tangents
 from tpca.inference.units import Contributions, Units, UnitSums
 from tpca.randomness import generator
 from tpca.solvers import folds
+from tpca.solvers.components import Components
 from tpca.solvers.folds import FirstLook, FoldedRows, FoldMoments, Folds, contracted, held_scores
-from tpca.solvers.least_squares.solver import Answer, LeastSquares, Residuals
+from tpca.solvers.least_squares.question import answer_of
+from tpca.solvers.least_squares.solver import Residuals
 from tpca.solvers.variation import Rows, slope_sums
 from tpca.solvers.views import relations, rows_of, with_columns
 from tpca.tensors import (
@@ -127,6 +128,12 @@ def rewards_of(samples):
     return [np.einsum("nabc,ra,rb,rc->nr", samples, *VECTORS)]
 
 
+def joint_scores_of(samples):
+    """Least squares of every sample on both components."""
+    patterns = np.einsum("ra,rb,rc->rabc", *VECTORS).reshape(2, -1)
+    return [np.linalg.lstsq(patterns.T, samples.reshape(len(samples), -1).T, rcond=None)[0].T]
+
+
 def sample_gradients_of(samples):
     each = [
         naive.einsum_gradient(x, SINGLES.groups, [block[j % 3] for block in FRESH.replicas], 2)
@@ -216,9 +223,9 @@ def fitted_mean():
     """The mean of all samples as a fit with some unit vectors."""
     sums = UnitSums(Design(), Units(1, N))
     sums.add(DenseBatch(SAMPLES), 0)
-    answer = Answer("", Contributions(sums.units, np.array([0]), DIMS), LeastSquares())
-    answer.vectors, answer.tangents = [UNITS], Tangents([UNITS], np.ones(1))
-    return answer
+    fit = Components([unit[:, None] for unit in UNITS], strengths=np.ones(1), cost=0.0)
+    contributions = Contributions(sums.units, np.array([0]), DIMS)
+    return answer_of("", contributions, whitening=None, joint_fits=[fit], count=1)
 
 
 def scatter_of(samples):
@@ -271,6 +278,7 @@ CASES = {
     ),
     "sub-batches": Case(lambda: Gradients(PARTED, SCALE, EDGES), parted, sub_batches_of),
     "rewards": Case(lambda: Rewards(VECTORS), lambda p: [p.rewards], rewards_of),
+    "joint scores": Case(lambda: Rewards(VECTORS, [[0, 1]]), lambda p: [p.rewards], joint_scores_of),
     "sample gradients": Case(lambda: SampleGradients(FRESH), lambda p: [p.gradients], sample_gradients_of),
     "scores": Case(
         lambda: BatchLists(scores, VECTORS, MEANS),
@@ -551,7 +559,7 @@ def test_every_accumulator_of_the_package_is_here():
 SINGLE = SAMPLES.astype(np.float32)
 
 
-ON_DEVICES = ("sum", "rewards", "gradients", "sub-batches", ONE_BY_ONE)
+ON_DEVICES = ("sum", "rewards", "joint scores", "gradients", "sub-batches", ONE_BY_ONE)
 
 
 def slow_jax(names):

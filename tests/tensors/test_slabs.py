@@ -88,6 +88,19 @@ def test_missing_entries_are_treated_as_in_whole_samples(policy, work, small_sla
         RaceSolver().run(path)
 
 
+@pytest.mark.parametrize("policy", ["raise", "zero"])
+def test_joint_scores_of_slabs_are_those_of_whole_samples(policy, work, small_slabs):
+    rng = np.random.default_rng(0)
+    samples = rng.standard_normal((20, 5, 6, 7)) + 1
+    if policy == "zero":
+        samples[rng.random(samples.shape) < 0.2] = np.nan
+    path = zarr_array(samples, work, chunks=(4, 5, 2, 7))
+    pca = TensorPCA(2, random_state=0, n_resamples=19, nan_policy=policy).fit(samples)
+    small_slabs(70)
+    assert isinstance(next(open_stream(path, nan_policy=policy).batches()), SlabBatch)
+    np.testing.assert_allclose(pca.transform(path), pca.transform(samples), atol=1e-10)
+
+
 @pytest.mark.slow
 def test_everybody_can_use_slabs(work, small_slabs):
     samples = take(SpikedTensor.random((3,) * 4, 8.0), 1600).astype(np.float32)

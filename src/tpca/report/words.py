@@ -318,7 +318,8 @@ def methods_of(result: Result) -> str:
     what = "a rank-one pattern" if rows == 1 else f"{rows} rank-one patterns"
     data = f"{count(result.n_samples, 'sample')} of {shape(result.dims)} entries"
     of = {"mean": f"the mean of {data}", "variance": f"the variation of {data} about their mean"}
-    of["effect"] = f"the effect of {result.components[0].effect or 'y'} in {data}"
+    effects = dict.fromkeys(component.effect or "y" for component in result.components)
+    of["effect"] = f"the effect of {' and of '.join(effects)} in {data}"
     told = [f"We fitted {what} to {of.get(result.target, data)} {by}."]
     if result.solver == "least_squares":
         told += _least_squares_methods(result, level)

@@ -70,7 +70,7 @@ def build_solver(
 
 
 def _made(kind: type[Any], given: Mapping[str, Any], chosen: Set[str], known: Mapping[str, Any], where: str) -> Any:
-    if same(given["n_components"], "auto") and kind is not LeastSquares:
+    if same(given.get("n_components"), "auto") and kind is not LeastSquares:
         raise SolverError(f"n_components='auto' means nothing to {where}; give a number, or use least squares.")
     own = {field.name for field in dataclasses.fields(kind)}
     for name in sorted(chosen - own):

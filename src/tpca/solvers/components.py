@@ -111,7 +111,8 @@ def gauss_newton(
     """Factors (b, d_m, R) of least squares near starts (b, d_m, R), and their costs (b,).
 
     ``tensors`` (b, d_1, ..., d_k) has one for every start, or one for all.  A start ends when no factor changes by more
-    than ``tolerance``, relative to its size.
+    than ``tolerance``, relative to its size.  A step that changes the cost by no more than rounding is taken if it does
+    not make the gradient longer: where the model bends much, Gauss-Newton steps would go too far, to and fro for ever.
     """
     factors = balanced(starts)
     costs = squared_residuals(tensors, factors, ridge)
@@ -125,7 +126,11 @@ def gauss_newton(
         changes = damped_steps(current, slopes, damping[active], ridge)
         proposal = [factor + change for factor, change in zip(current, changes, strict=True)]
         proposed_costs = squared_residuals(targets, proposal, ridge)
-        accepted = proposed_costs <= costs[active] + rounding
+        lower = proposed_costs < costs[active] - rounding
+        level = ~lower & (proposed_costs <= costs[active] + rounding)
+        if level.any():
+            level &= steepness(descent_directions(targets, proposal, ridge)) <= steepness(slopes)
+        accepted = lower | level
         still = accepted & (largest_changes(current, proposal) <= tolerance)
         stuck = ~accepted & (damping[active] > MOST_DAMPING)
         for factor, balanced_proposal in zip(factors, balanced(proposal), strict=True):
@@ -137,6 +142,12 @@ def gauss_newton(
         if not len(active):
             break
     return factors, np.maximum(costs, 0.0)
+
+
+def steepness(slopes: Factors) -> Array:
+    """Lengths (b,) of gradients."""
+    squares = [np.sum(slope * slope, axis=(1, 2)) for slope in slopes]
+    return np.asarray(np.sqrt(np.sum(squares, axis=0)))
 
 
 def largest_changes(before: Factors, after: Factors) -> Array:
@@ -179,6 +190,9 @@ def fit_ranks(tensor: Array) -> Iterator[Components]:
     greedy = joint
     while True:
         joint_residual = core - reconstruct(joint)[0]
+        if core.ndim > 2 and np.linalg.norm(joint_residual) <= NEARLY_SETTLED * size:
+            joint, _ = gauss_newton(core[None], joint, fit.ridge)  # of exact sums only a settled fit leaves nothing
+            joint_residual = core - reconstruct(joint)[0]
         greedy_residual = core - reconstruct(greedy)[0]
         if min(np.linalg.norm(joint_residual), np.linalg.norm(greedy_residual)) <= NOTHING * size:
             return
@@ -372,10 +386,11 @@ def match_components(vectors: Sequence[Array], others: Sequence[Array]) -> Match
     """Match components ``(rows, d_m)`` with others, one array for every axis."""
     shapes = []
     for components in (vectors, others):
-        if isinstance(components, np.ndarray) or not all(np.ndim(rows) == 2 for rows in components):
+        is_list = isinstance(components, list | tuple) and all(np.ndim(rows) == 2 for rows in components)
+        if not is_list or len({len(rows) for rows in components}) != 1:
             raise SampleError(
                 "components to match must be a result, a fitted estimator, or a list of arrays (rows, d_m), one for "
-                "every axis."
+                f"every axis, got {type(components).__name__}."
             )
         shapes.append(tuple(np.shape(rows)[1] for rows in components))
     if shapes[0] != shapes[1]:

@@ -90,8 +90,9 @@ def gram_of_others(grams: Sequence[Array], *axes: int, ridge: float = 0.0) -> Ar
 
 def contracted(tensors: Array, factors: Sequence[Array], axis: int) -> Array:
     """Tensors contracted with the columns of all factors but one, (b, d_axis, R); "MTTKRP" in the literature."""
+    ones = np.ones((len(factors[0]), 1, factors[0].shape[2]))  # there may be no other
     others = [factor for m, factor in enumerate(factors) if m != axis]
-    return np.asarray(np.matmul(unfold(tensors, axis), khatri_rao(others)))
+    return np.asarray(np.matmul(unfold(tensors, axis), khatri_rao([ones, *others])))
 
 
 def squared_residuals(tensors: Array, factors: Sequence[Array], ridge: float = 0.0) -> Array:
@@ -183,7 +184,7 @@ def damped_steps(factors: Sequence[Array], slopes: Sequence[Array], damping: Arr
     bases, coordinates, inner_slopes, outer_slopes = column_spaces(factors, slopes)
     matrices = normal_matrices(coordinates, ridge)
     diagonal = np.arange(matrices.shape[1])
-    shift = damping * np.mean(matrices[:, diagonal, diagonal], axis=1)
+    shift = damping * np.mean(matrices[:, diagonal, diagonal], axis=1) + SMALLEST  # of factors of zeros, too
     matrices[:, diagonal, diagonal] += shift[:, None]
     solution = np.linalg.solve(matrices, joined_rows(inner_slopes)[:, :, None])
     inner_changes = split_rows(np.asarray(solution[:, :, 0], np.float64), inner_slopes)
