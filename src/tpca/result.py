@@ -27,7 +27,7 @@ from scipy.special import ndtri
 
 from tpca import __version__
 from tpca.data import Stream
-from tpca.data.alignment import SampleLabels, aligned, aligned_with, labels_of_samples
+from tpca.data.alignment import SampleLabels, align, aligned_with, labels_of_samples
 from tpca.data.iterables import Preprocessed
 from tpca.data.numpy_files import npz_bytes, read_npz
 from tpca.data.rows import open_views
@@ -419,10 +419,10 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         """The scores that :meth:`transform` gives, and ``y`` in the order of the samples, by the labels of both."""
         if self.kind != "samples":
             scores, labels = self._row_scores(X)
-            in_order, _ = aligned("y", y, labels)
+            in_order, _ = align("y", y, labels)
             return scores, in_order
         scored = self._sample_scores(X)
-        in_order, _ = aligned("y", y, scored.labels)
+        in_order, _ = align("y", y, scored.labels)
         return self._as_given(X, scored), in_order
 
     def _as_given(self, X: Any, scored: SampleScores) -> Any:

@@ -59,7 +59,7 @@ def labels_of_rows(table: Any) -> SampleLabels | None:
     return None
 
 
-def aligned(name: str, values: Any, samples: SampleLabels | None) -> tuple[Any, int]:
+def align(name: str, values: Any, samples: SampleLabels | None) -> tuple[Any, int]:
     """``values``, called ``name``, in the order of the ``samples``; and how many of them stood in another place."""
     if samples is None:
         return values, 0
@@ -93,7 +93,7 @@ def aligned_with(samples: SampleLabels | None, **values: Any) -> tuple[dict[str,
     in_order: dict[str, Any] = {}
     advice: list[str] = []
     for name, entries in values.items():
-        in_order[name], displaced = aligned(name, entries, samples)
+        in_order[name], displaced = align(name, entries, samples)
         if displaced:
             advice.append(reordered(name, displaced, len(in_order[name]), _by_position(name, entries)))
     return in_order, advice
@@ -116,7 +116,7 @@ def aligned_views(views: Mapping[Any, Any] | Sequence[Any]) -> tuple[list[Any], 
         labels = labels_of_rows(table)
         if labels is None:
             continue
-        tables[number], displaced = aligned(name, table, samples)
+        tables[number], displaced = align(name, table, samples)
         if displaced:
             advice.append(reordered(name, displaced, len(labels.values), "its values as an array"))
         if samples is None:

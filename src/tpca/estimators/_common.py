@@ -178,10 +178,10 @@ class Lines:
             return
         self._next = self._every * samples
         numbers = "  ".join(f"{name} {record[name]:.4g}" for name in KNOWN if name in record)
-        say(f"{count(samples, 'sample')}  {record['phase']}  {numbers}")
+        print_line(f"{count(samples, 'sample')}  {record['phase']}  {numbers}")
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """One line."""
     sys.stdout.write(f"[TensorPCA] {text}".rstrip() + "\n")
 

@@ -19,7 +19,7 @@ from tpca.data.open import is_epochs, labels_of_epochs
 from tpca.engines import Data, Engine
 from tpca.engines.local import check_labels, form_of, handed, opened
 from tpca.errors import SampleError, SolverError
-from tpca.estimators._common import Fitted, Lines, not_fitted, of_components, of_result, say, seed_from
+from tpca.estimators._common import Fitted, Lines, not_fitted, of_components, of_result, print_line, seed_from
 from tpca.inference.design import Design, read_design
 from tpca.result import Result, Score, preprocessed_data
 from tpca.solvers.build import build_solver
@@ -328,7 +328,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         count = getattr(solver, "n_components", 1)
         self._wanted = 1 if count == "auto" else int(count)
         if self.verbose:
-            say(f"solver {self.solver_}: {reason}")
+            print_line(f"solver {self.solver_}: {reason}")
         effect = isinstance(solver, RaceSolver) and design.columns is not None and not pushed
         if not (design.plain or effect or isinstance(solver, LeastSquares)):
             raise SolverError(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.data.alignment import aligned, labels_of_rows
+from tpca.data.alignment import align, labels_of_rows
 from tpca.errors import SampleError
 from tpca.report.style import COLOURS, INK, pyplot, settings, unusable_backend
 from tpca.report.words import about, effect_of, headline, place_of, several_of_an_effect, strength_of, title_of
@@ -415,7 +415,7 @@ def scores_of(result: Result, scores: Any, y: Any) -> Scores | None:
         name = str(scores.dims[0])
         given = np.asarray(scores.coords[name]) if name in scores.coords else places
         places = given if given.dtype.kind in "fiuM" else places
-    y, _ = aligned("y", y, labels_of_rows(scores))
+    y, _ = align("y", y, labels_of_rows(scores))
     told = None if y is None else np.asarray(y)
     if told is None:
         return Scores(values[scored], None, places[scored], name, n_skipped)

@@ -88,8 +88,8 @@ def gram_of_others(grams: Sequence[Array], *axes: int, ridge: float = 0.0) -> Ar
     return product
 
 
-def contracted(tensors: Array, factors: Sequence[Array], axis: int) -> Array:
-    """Tensors contracted with the columns of all factors but one, (b, d_axis, R); "MTTKRP" in the literature."""
+def mttkrp(tensors: Array, factors: Sequence[Array], axis: int) -> Array:
+    """Tensors times the Khatri-Rao product of all factors but one, (b, d_axis, R)."""
     ones = np.ones((len(factors[0]), 1, factors[0].shape[2]))  # there may be no other
     others = [factor for m, factor in enumerate(factors) if m != axis]
     return np.asarray(np.matmul(unfold(tensors, axis), khatri_rao([ones, *others])))
@@ -98,7 +98,7 @@ def contracted(tensors: Array, factors: Sequence[Array], axis: int) -> Array:
 def squared_residuals(tensors: Array, factors: Sequence[Array], ridge: float = 0.0) -> Array:
     """Squared distances (b,) of models from their tensors, without forming the models; with the ridge."""
     energies = np.sum(tensors * tensors, axis=tuple(range(1, tensors.ndim)))
-    inner = np.sum(contracted(tensors, factors, 0) * factors[0], axis=(1, 2))
+    inner = np.sum(mttkrp(tensors, factors, 0) * factors[0], axis=(1, 2))
     models = gram_of_others(gram_matrices(factors), ridge=ridge).sum(axis=(1, 2))
     return np.asarray(energies - 2 * inner + models)
 
@@ -109,7 +109,7 @@ def descent_directions(tensors: Array, factors: Sequence[Array], ridge: float = 
     directions = []
     for axis, factor in enumerate(factors):
         model_slope = np.matmul(factor, gram_of_others(grams, axis, ridge=ridge))
-        directions.append(contracted(tensors, factors, axis) - model_slope)
+        directions.append(mttkrp(tensors, factors, axis) - model_slope)
     return directions
 
 
@@ -243,9 +243,9 @@ def tangent_space(vectors: Sequence[Array]) -> TangentSpace:
 
 
 def slopes_along(tensors: Array, vectors: Sequence[Array]) -> Factors:
-    """Jᵀ of tensors (n, d_1, ..., d_k): each contracted with all factors (d_m, R) but one, (n, d_m, R) an axis."""
+    """Jᵀ of tensors (n, d_1, ..., d_k): each mttkrp with all factors (d_m, R) but one, (n, d_m, R) an axis."""
     model = [factor[None] for factor in vectors]
-    return [contracted(tensors, model, axis) for axis in range(len(vectors))]
+    return [mttkrp(tensors, model, axis) for axis in range(len(vectors))]
 
 
 def beyond_tangent_space(tensors: Array, space: TangentSpace) -> Array:

@@ -101,7 +101,7 @@ def on_components(conclusion: Conclusion, wanted: int | str, level: float) -> It
             f"fitted with a ridge of {answer.fit.ridge:g}. Use n_components={fitted - 1}."
         )
     for first, second in itertools.combinations(range(fitted), 2):
-        if conclusion.tests[second].p > level:
+        if not conclusion.tests[second].p <= level:
             continue
         shared = shared_axes(answer.vectors[first], answer.vectors[second])
         if shared > ALIKE:

@@ -18,7 +18,7 @@ from tpca.inference.whitening import LoudDirections, learn_whitening, longest_wi
 from tpca.solvers.components import fit_each
 from tpca.solvers.estimate import Component, Estimate, StopReason
 from tpca.solvers.least_squares.advice import advice_of
-from tpca.solvers.least_squares.question import Answer, SignTests, Test
+from tpca.solvers.least_squares.question import Answer, SignTests, Test, first_component_of
 from tpca.tensors.blocks import Array
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def conclude(run: LeastSquaresRun) -> Estimate:
         signal_p = min(1.0, len(tested) * min(tested))  # of several covariates: Bonferroni
     components = []
     for conclusion in conclusions:
-        components += components_of(conclusion, run)
+        components += component_rows(conclusion, run)
     first = conclusions[0]
     look = run.residuals
     noise_level = math.nan
@@ -149,7 +149,10 @@ def conclusion_of(run: LeastSquaresRun, number: int, answer: Answer, flips: Sign
         values, adjusted = flips.of_versions(iter(versions))
         loud = versions.loud
         p = float(adjusted.min())
-        tests = component_tests(answer, flips, Test(float(adjusted[0]), values[0]))
+        first_test = Test(float(adjusted[0]), values[0])
+        if run.solver.n_components == "auto" and first_test.p > 1 - run.solver.confidence:
+            answer = first_component_of(answer)  # it was proven before p was adjusted for whitened versions
+        tests = component_tests(answer, flips, first_test)
         agreements = agreements_of_halves(answer, flips)
     errors, inflation, z = errors_and_inflation(run, number, answer, flips)
     return Conclusion(answer, flips, p, tests, entries, agreements, errors, inflation, z, loud)
@@ -230,7 +233,8 @@ def errors_and_inflation(
     inflation = flips.dependence.inflation
     inflation_shown = inflation
     z = flips.dependence.z
-    if look is not None and run.design.groups is None and not isinstance(solver.dependence, int):
+    by_samples = run.design.groups is None and not isinstance(solver.dependence, int)
+    if look is not None and by_samples and len(look.squares[number]) == len(answer.vectors):
         excess = 1.0
         if solver.dependence == "auto":
             excess, excess_z = excess_of_bins(parts, look.energies[number])
@@ -268,7 +272,7 @@ def excess_of_bins(parts: Contributions, energy: float) -> tuple[float, float]:
 # Components -----------------------------------------------------------------------------------------------------------
 
 
-def components_of(conclusion: Conclusion, run: LeastSquaresRun) -> list[Component]:
+def component_rows(conclusion: Conclusion, run: LeastSquaresRun) -> list[Component]:
     """All rows of one question."""
     answer = conclusion.answer
     parts = conclusion.parts

@@ -27,8 +27,6 @@ from tpca.tensors.cp import beyond_tangent_space, joint_gains, reconstruct, tang
 
 MOST_COMPONENTS = 10
 """Components of ``n_components="auto"``."""
-MOST_VERSIONS = 3
-"""As they are, whitened, and with loud directions taken down."""
 EMPTY = 1e-12
 """Share of the contributions beyond a tangent space that is rounding."""
 
@@ -230,6 +228,11 @@ def carried_back(fit: Components, whitening: Whitening | None) -> tuple[list[lis
     return [components[c] for c in order], [lengths[c] for c in order]
 
 
+def first_component_of(answer: Answer) -> Answer:
+    """The answer of a fit of one component."""
+    return answer_of(answer.name, answer.parts, answer.whitening, answer.joint_fits[:1], 1)
+
+
 def joint_shares(D: Array, joint_fits: Sequence[Components], whitening: Whitening | None, count: int) -> Array:
     """Shares 1 - |D - fit|²/|D|² of joint fits of 1, 2, ..., ``count`` components."""
     energy = float(np.vdot(D, D))
@@ -276,8 +279,7 @@ def answer_question(
     tests = sign_tests(contributions, C, leading.vectors[0], solver, design, rng, chunk, progress)
     count = solver.n_components
     if count == "auto":
-        level = 1 - solver.confidence
-        joint_fits += proven_fits(tests, joint_fits, further_fits, level, level / versions_of(solver))
+        joint_fits += proven_fits(tests, joint_fits, further_fits, 1 - solver.confidence)
         count = max(1, len(joint_fits))
     else:
         joint_fits += itertools.islice(further_fits, count - 1)
@@ -287,15 +289,11 @@ def answer_question(
 
 
 def proven_fits(
-    tests: SignTests,
-    joint_fits: Sequence[Components],
-    further_fits: Iterator[Components],
-    level: float,
-    first_level: float,
+    tests: SignTests, joint_fits: Sequence[Components], further_fits: Iterator[Components], level: float
 ) -> list[Components]:
     """Joint fits of 2, 3, ... components, as long as a test says that there are so many."""
     proven: list[Components] = []
-    if not joint_fits or tests.why_not or tests.of_plain() > first_level:
+    if not joint_fits or tests.why_not or tests.of_plain() > level:
         return proven
     last = joint_fits[-1]
     while last.rank < MOST_COMPONENTS and tests.beyond(last).p <= level:
@@ -305,12 +303,3 @@ def proven_fits(
         proven.append(following)
         last = following
     return proven
-
-
-def versions_of(solver: Any) -> int:
-    """Versions of the contributions that are tested for any signal.
-
-    The p-value of the first component is adjusted for there being several, which at most multiplies it by their number
-    (Westfall & Young 1993).  So components that are found proven before whitening is learnt are proven afterwards.
-    """
-    return MOST_VERSIONS if solver.whiten == "auto" else 1
