@@ -116,7 +116,8 @@ def gauss_newton(
     """
     factors = balanced(starts)
     costs = squared_residuals(tensors, factors, ridge)
-    rounding = ROUNDING * np.max(np.abs(squared_residuals(tensors, [0 * factor for factor in factors])))
+    energies = np.sum(tensors * tensors, axis=tuple(range(1, tensors.ndim)))
+    rounding = ROUNDING * np.max(energies)
     damping = np.full(len(costs), first_damping)
     active = np.arange(len(costs))
     for _ in range(max_steps):
