@@ -558,7 +558,7 @@ def test_matching_refuses_what_are_no_components_of_such_samples(other, says, tw
 
 
 def test_auto_returns_the_proven_number_also_where_whitening_takes_the_first_component_back():
-    """Weak components and few flips: p of the first is often just below 5 % before it is adjusted for three versions."""
+    """Weak components and few flips: p of the first may be below 5 % until it is adjusted for there being versions."""
     for seed in range(40):
         rng = np.random.default_rng(seed)
         patterns = np.zeros((5, 4, 3))
