@@ -1,4 +1,5 @@
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -9,6 +10,9 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 # research/ is not installed; programs that tests start find it, too.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE.parent), os.environ.get("PYTHONPATH")]))
+
+# What is started in the background, as some runners of tests are, ignores Ctrl-C, and so would all that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes is a matter of the machine and of what else it does; no test is about that.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
