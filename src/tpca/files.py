@@ -119,8 +119,10 @@ def alone_in(folder: Path) -> Iterator[None]:
     lock = filelock.FileLock(folder / LOCK, timeout=PATIENCE, thread_local=False)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if os.path.lexists(folder / LOCK) and not stat.S_ISREG(os.lstat(folder / LOCK).st_mode):
-            raise OSError(f"{LOCK!r} there is no file of ours")
+        if os.path.lexists(folder / LOCK):
+            present = os.lstat(folder / LOCK)
+            if not stat.S_ISREG(present.st_mode) or present.st_size:  # a lock is an empty file
+                raise OSError(f"{LOCK!r} there is no file of ours")
         lock.acquire()
     except filelock.Timeout:
         raise CheckpointError(

@@ -202,7 +202,7 @@ def test_without_labels_on_both_sides_values_are_matched_by_position():
         (X, named.iloc[ORDER].loc[NAMES]),
         (X, some_rows),
         (pd.DataFrame(X), named),  # the index 0, 1, 2, ... that pandas makes is none beside others
-        (pd.DataFrame(X), some_rows),
+        (pd.DataFrame(X, np.arange(N) + 7), counted.to_numpy()),
         (pd.DataFrame(X, NAMES), counted),
         (pd.DataFrame(X, NAMES), DOSE.tolist()),
         (pd.DataFrame(X, SUBJECTS), counted),
@@ -211,6 +211,19 @@ def test_without_labels_on_both_sides_values_are_matched_by_position():
         pca = effect(samples, y)
         assert bits(pca) == EXPECTED
         assert pca.result_.advice == []
+
+
+@pytest.mark.parametrize("name", ["y", "groups"])
+def test_a_line_says_so_where_only_one_side_counts_and_the_other_has_other_numbers(name):
+    some_rows = np.arange(N) + 7
+    known = {"y": DOSE, "groups": SUBJECTS}
+    for of_samples, of_values in ((some_rows, None), (None, some_rows)):
+        values = pd.Series(known[name], of_values)
+        pca = effect(pd.DataFrame(X, of_samples), **{**known, name: values})
+        assert bits(pca) == bits(effect(X, **known))
+        (line,) = [line for line in pca.result_.advice if "by position" in line]
+        assert name in line
+        assert f"{name}.to_numpy()" in line
 
 
 def test_rows_of_views_and_groups_are_matched_by_label():

@@ -337,6 +337,16 @@ def test_pipes_in_results_checkpoints_and_stores_of_trials_are_not_waited_for(tm
             path.write_bytes(good)
 
 
+def test_a_lock_file_of_somebody_stays(tmp_path):
+    (tmp_path / ".lock").write_text("data")
+    with (
+        pytest.raises(CheckpointError, match=r"cannot write a checkpoint to.*choose another folder"),
+        alone_in(tmp_path),
+    ):
+        pass
+    assert (tmp_path / ".lock").read_text() == "data"
+
+
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("precious"), os.mkdir])
 def test_a_lock_that_is_no_file_is_refused_and_harms_nothing(make, tmp_path):
     (tmp_path / "precious").write_text("data")

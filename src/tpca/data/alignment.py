@@ -8,7 +8,8 @@ of the samples, the column of samples of a long table.  So may y, groups, nuisan
 3. Other labels, or labels that occur more than once and stand in another order: refused.
 
 Where one side has no labels, values are matched by position.  The index 0, 1, 2, … that pandas makes where none is
-given only counts: beside labels that are not the same, it is like none.
+given only counts: beside labels that are not the same, it is like none.  Beside other numbers that is a guess, since
+both may be rows of one table, and a line says so.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def labels_of_rows(table: Any) -> SampleLabels | None:
     """The labels of the rows of a table in memory: an index of pandas, or a coordinate along the first dimension."""
     if _is_frame(table):
         return _labels_of_index(table.index)
-    if _is_labelled_array(table):
+    if _is_labelled_array(table) and table.ndim:
         return _labels_along(table, 0)
     return None
 
@@ -96,6 +97,11 @@ def aligned_with(samples: SampleLabels | None, **values: Any) -> tuple[dict[str,
         in_order[name], displaced = align(name, entries, samples)
         if displaced:
             advice.append(reordered(name, displaced, len(in_order[name]), _by_position(name, entries)))
+        elif _is_guess(labels_of_rows(entries), samples):
+            advice.append(
+                f"{name} was matched with the samples by position: one of them has the index 0, 1, 2, …, and the other "
+                f"has other numbers. Give both one index to match by label, or give {_by_position(name, entries)}."
+            )
     return in_order, advice
 
 
@@ -203,6 +209,15 @@ def _order_of(name: str, values: Any, labels: SampleLabels, samples: SampleLabel
         f"{name} must have a row for the label of every sample, and {problem}; give {_by_label(name, values)} to "
         f"choose by label, or {by_position} if the order is that of the samples."
     )
+
+
+def _is_guess(labels: SampleLabels | None, samples: SampleLabels | None) -> bool:
+    """Whether only one of two indexes of numbers counts 0, 1, 2, …, and the other has other numbers."""
+    if labels is None or samples is None or labels.counted == samples.counted:
+        return False
+    if not {labels.values.dtype.kind, samples.values.dtype.kind} <= set("iu"):
+        return False
+    return not _same(np.sort(labels.values), np.sort(samples.values))
 
 
 def _comparable(first: Coords, second: Coords) -> tuple[NDArray[Any], NDArray[Any]]:
