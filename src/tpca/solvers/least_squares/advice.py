@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tpca.inference.design import Design
+from tpca.solvers.components import told_apart
 from tpca.tensors.blocks import Array
-from tpca.wording import count
+from tpca.wording import count, shape
 
 if TYPE_CHECKING:
     from tpca.solvers.least_squares.conclusion import Conclusion
+    from tpca.solvers.least_squares.question import Answer
     from tpca.solvers.least_squares.solver import LeastSquaresRun
 
 CERTAIN = 2.33
@@ -95,11 +97,18 @@ def on_components(conclusion: Conclusion, wanted: int | str, level: float) -> It
             "Components of two axes are singular vectors: only what they span together is determined. Interpret them "
             "together, or give samples with a third axis."
         )
-    if answer.fit is not None and answer.fit.ridge > 0:
-        yield (
-            f"Components of a fit of {fitted} cancel each other ever more, so that there is no best one: they were "
-            f"fitted with a ridge of {answer.fit.ridge:g}. Use n_components={fitted - 1}."
-        )
+    if len(long_axes) > 2 and fitted > 1:
+        ridge = answer.joint_fits[-1].ridge
+        if not told_apart(long_axes, fitted):
+            yield (
+                f"{fitted} components of {shape(long_axes)} entries cannot be told apart: others have the same sum, "
+                f"and errors do not show it. Interpret them together, or use n_components={most_sound(answer)}."
+            )
+        if ridge > 0:
+            yield (
+                f"Components of a fit of {fitted} cancel each other ever more, so that there is no best one: they were "
+                f"fitted with a ridge of {ridge:g}. Use n_components={most_sound(answer)}."
+            )
     for first, second in itertools.combinations(range(fitted), 2):
         if not conclusion.tests[second].p <= level:
             continue
@@ -110,6 +119,13 @@ def on_components(conclusion: Conclusion, wanted: int | str, level: float) -> It
                 f"they divide what they share is unsure. Interpret them together, or use n_components={second}."
             )
     yield from on_halves(conclusion, level)
+
+
+def most_sound(answer: Answer) -> int:
+    """The largest number of components that can be told apart, and whose fit needs no ridge."""
+    long_axes = [length for length in answer.parts.shape if length > 1]
+    without_ridge = [fit.rank for fit in answer.joint_fits if not fit.ridge]
+    return next(rank for rank in reversed(without_ridge) if told_apart(long_axes, rank))
 
 
 def on_halves(conclusion: Conclusion, level: float) -> Iterator[str]:
