@@ -218,6 +218,16 @@ def test_more_components_than_the_shape_can_tell_apart_are_said_to_be_so(shape, 
     assert not [line for line in fewer.result_.advice if "told apart" in line]
 
 
+def test_all_pairs_that_are_nearly_alike_are_named_in_one_line(rng):
+    factors = with_strengths(planted((5, 6, 4), 3, 0.85, rng), [3.0, 2.5, 2.0])
+    X = exact_samples(naive.cp_model(factors), rng, size=1e-3)
+    pca = TensorPCA(3, random_state=0, n_resamples=99, dependence=None).fit(X)
+    assert pca.n_proven_ == 3
+    (line,) = [line for line in pca.result_.advice if "nearly alike" in line]
+    for pair in ("1 and 2", "1 and 3", "2 and 3"):
+        assert pair in line
+
+
 def test_weak_components_beside_a_strong_one_settle():
     """Squares of a field have one spectrum, and others that are 100 times weaker and nearly alike."""
     scene = np.asarray(tensorly.datasets.load_indian_pines().tensor, dtype=float)

@@ -445,6 +445,12 @@ def fit_each(tensors: Array, whole: Components) -> list[Factors]:
     return [with_short_axes(fit, tensors.shape[1:]).vectors for fit in fits]
 
 
+def numbers_of_a_fit(shape: Sequence[int], rank: int) -> int:
+    """About how many numbers :func:`fit_each` holds for a tensor: its copies, and normal matrices, of all starts."""
+    unknowns = rank * sum(min(length, rank) for length in shape)
+    return (2 + PART_STARTS) * (math.prod(shape) + 2 * unknowns**2)
+
+
 def greedy_components(tensors: Array, rank: int) -> Factors:
     """Factors (b, d_m, R) of components that are taken out one after the other, as flips are fitted."""
     residuals = tensors

@@ -109,16 +109,27 @@ def on_components(conclusion: Conclusion, wanted: int | str, level: float) -> It
                 f"Components of a fit of {fitted} cancel each other ever more, so that there is no best one: they were "
                 f"fitted with a ridge of {ridge:g}. Use n_components={most_sound(answer)}."
             )
-    for first, second in itertools.combinations(range(fitted), 2):
-        if not conclusion.tests[second].p <= level:
-            continue
-        shared = shared_axes(answer.vectors[first], answer.vectors[second])
-        if shared > ALIKE:
-            yield (
-                f"Components {first + 1} and {second + 1} are nearly alike in all axes but one ({shared:.2f}): how "
-                f"they divide what they share is unsure. Interpret them together, or use n_components={second}."
-            )
+    yield from on_pairs(conclusion, level)
     yield from on_halves(conclusion, level)
+
+
+def on_pairs(conclusion: Conclusion, level: float) -> Iterator[str]:
+    """Proven components that are hard to tell from each other."""
+    components = conclusion.answer.vectors
+    proven = [number for number, test in enumerate(conclusion.tests) if test.p <= level]
+    pairs = []
+    largest = 0.0
+    for first, second in itertools.combinations(proven, 2):
+        shared = shared_axes(components[first], components[second])
+        if shared > ALIKE:
+            pairs.append(f"{first + 1} and {second + 1}")
+            largest = max(largest, shared)
+    if pairs:
+        most = " at most" if len(pairs) > 1 else ""
+        yield (
+            f"Components {', '.join(pairs)} are nearly alike in all axes but one ({largest:.2f}{most}): how they "
+            "divide what they share is unsure. Interpret them together, or fit fewer components."
+        )
 
 
 def most_sound(answer: Answer) -> int:
