@@ -35,6 +35,12 @@ def planted(shape, rank, congruence, rng):
     return factors
 
 
+def planted_of_any_rank(shape, rank, rng):
+    """Random unit columns for every axis, which may be more than it is long."""
+    factors = [rng.standard_normal((length, rank)) for length in shape]
+    return [factor / np.linalg.norm(factor, axis=0) for factor in factors]
+
+
 def with_strengths(factors, strengths):
     return [factors[0] * np.asarray(strengths), *factors[1:]]
 
@@ -187,6 +193,48 @@ def test_a_fit_with_a_ridge_is_said_in_one_line(rng):
     assert "n_components=1" in lines[0]
     assert np.isfinite(pca.strengths_).all()
     assert np.isfinite(pca.strength_intervals_).all()
+
+
+def test_more_components_are_not_advised_beside_fewer(rng):
+    """Two proven components that cancel need a ridge: a line names one, and so no other names more."""
+    X = degenerate() + 0.03 * rng.standard_normal((100, 4, 4, 4))
+    X -= X.mean(axis=0) - degenerate()
+    pca = TensorPCA(2, random_state=0, n_resamples=99, dependence=None).fit(X)
+    assert pca.n_proven_ == 2
+    lines = [line for line in pca.summary().remarks if "n_components=" in line]
+    assert any("ridge" in line for line in lines)
+    assert all("n_components=1" in line for line in lines)
+
+
+@pytest.mark.parametrize(("shape", "most"), [((3, 5, 2), 3), ((2, 2, 10), 2)], ids=str)
+def test_more_components_than_the_shape_can_tell_apart_are_said_to_be_so(shape, most, rng):
+    """Samples of 3 × 5 × 2 are the sum of four components in many ways: each order of axes shows another."""
+    factors = with_strengths(planted_of_any_rank(shape, most + 1, rng), np.linspace(9, 6, most + 1))
+    X = naive.cp_model(factors) + 0.1 * rng.standard_normal((60, *shape))
+    pca = TensorPCA(most + 1, random_state=0, n_resamples=99).fit(X)
+    (line,) = [line for line in pca.result_.advice if "told apart" in line]
+    assert f"n_components={most}" in line
+    fewer = TensorPCA(most, random_state=0, n_resamples=99).fit(X)
+    assert not [line for line in fewer.result_.advice if "told apart" in line]
+
+
+def test_all_pairs_that_are_nearly_alike_are_named_in_one_line(rng):
+    factors = with_strengths(planted((5, 6, 4), 3, 0.85, rng), [3.0, 2.5, 2.0])
+    X = exact_samples(naive.cp_model(factors), rng, size=1e-3)
+    pca = TensorPCA(3, random_state=0, n_resamples=99, dependence=None).fit(X)
+    assert pca.n_proven_ == 3
+    (line,) = [line for line in pca.result_.advice if "nearly alike" in line]
+    for pair in ("1 and 2", "1 and 3", "2 and 3"):
+        assert pair in line
+
+
+def test_weak_components_beside_a_strong_one_settle():
+    """Squares of a field have one spectrum, and others that are 100 times weaker and nearly alike."""
+    scene = np.asarray(tensorly.datasets.load_indian_pines().tensor, dtype=float)
+    squares = scene.reshape(29, 5, 29, 5, 50, 4).mean(axis=(0, 2, 5))
+    fit = fit_of_rank(squares, 3)
+    again = settled(fit, squares)
+    np.testing.assert_allclose(again.strengths, fit.strengths, rtol=1e-6)
 
 
 @pytest.mark.parametrize("target", ["mean", "effect"])

@@ -1,9 +1,12 @@
 """Sums of rank-one tensors: derivatives, steps and tangent spaces are those of slow references."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 import naive
+from tpca.solvers.rank_one import fits
 from tpca.tensors import cp
 
 RANK = 3
@@ -154,15 +157,41 @@ def test_components_that_are_nearly_alike_have_a_tangent_space_too(rng):
     np.testing.assert_allclose(cp.beyond_tangent_space(once, space), once, atol=1e-6)
 
 
-def test_the_gain_of_a_joint_fit_is_that_of_a_dense_step(rng):
-    """A Gauss-Newton step from components that are there and one more, which the tensor has beyond them."""
-    known = unit_model((5, 4, 6), rng, rank=2)
+@pytest.mark.parametrize(
+    ("shape", "rank"), [((5, 4, 6), 2), ((3, 5, 2), 2), ((4, 4, 2), 2), ((2, 3, 2, 4), 3)], ids=str
+)
+def test_the_gain_of_a_joint_fit_is_that_of_a_dense_step(shape, rank, rng):
+    """A Gauss-Newton step from components that are there and one more, which tensors have beyond them.
+
+    It is no longer than the tensor, also where a few sweeps have not settled the fit of the one more.  The damping is
+    1e-6: it hides directions along which the model hardly changes.
+    """
+    known = unit_model(shape, rng, rank=rank)
     space = cp.tangent_space(known)
-    remainder = cp.beyond_tangent_space(rng.standard_normal((1, 5, 4, 6)), space)
-    vectors = naive.als(remainder[0], [rng.standard_normal(length) for length in (5, 4, 6)])
-    length = naive.rank_one_objective(remainder[0], vectors)
-    gain = cp.joint_gains([vector[None] for vector in vectors], np.array([length]), space)
-    model = [np.column_stack([factor, vector]) for factor, vector in zip(known, vectors, strict=True)]
+    tensors = cp.beyond_tangent_space(rng.standard_normal((100, *shape)), space)
+    vectors, _ = fits(tensors)
+    gains = cp.joint_gains(tensors, vectors, space)
+    for number, (tensor, gain) in enumerate(zip(tensors, gains, strict=True)):
+        length = np.linalg.norm(tensor)
+        added = [vector[number] for vector in vectors]
+        model = [np.column_stack([factor, vector]) for factor, vector in zip(known, added, strict=True)]
+        basis = naive.orthonormal_columns(naive.cp_jacobian(model))
+        assert gain <= np.linalg.norm(basis.T @ tensor.ravel()) + 1e-6 * length
+        assert gain >= abs(np.vdot(tensor, naive.outer_product(added))) - 1e-3 * length
+    settled = naive.als(tensors[0], [vector[0] for vector in vectors])
+    gain = cp.joint_gains(tensors[:1], [vector[None] for vector in settled], space)
+    model = [np.column_stack([factor, vector]) for factor, vector in zip(known, settled, strict=True)]
     basis = naive.orthonormal_columns(naive.cp_jacobian(model))
-    assert gain[0] == pytest.approx(np.linalg.norm(basis.T @ remainder.ravel()), rel=1e-4)  # the damping is 1e-6
-    assert gain[0] >= length * (1 - 1e-4)
+    assert gain[0] == pytest.approx(np.linalg.norm(basis.T @ tensors[0].ravel()), rel=1e-3)
+
+
+def test_gains_of_many_components_are_worked_out_in_little_memory(rng):
+    """Of 300 flips, in a small part of what their matrices of all components would take."""
+    space = cp.tangent_space(unit_model((12, 10, 8), rng, rank=8))
+    tensors = cp.beyond_tangent_space(rng.standard_normal((300, 12, 10, 8)), space)
+    vectors, _ = fits(tensors)
+    tracemalloc.start()
+    cp.joint_gains(tensors, vectors, space)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40e6

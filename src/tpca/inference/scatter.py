@@ -3,7 +3,7 @@ r"""Errors of rank-one components from how units scatter about the estimate; and
 The fit is :math:`\sum_c \lambda_c\, v_{c1}\otimes\dots\otimes v_{ck}`.  A small change E of the tensor that is fitted
 changes it by :math:`\delta = (J^\top J)^+ J^\top E`, where J has the derivatives along every :math:`\lambda_c` and, at
 right angles to :math:`v_{cm}`, along every vector.  :math:`J^\top E` are *slopes*, E contracted with all vectors but
-one, so that a unit leaves no more than a vector for every mode.  With one component :math:`J^\top J` is diagonal:
+one, so that a unit leaves no more than a vector for every axis.  With one component :math:`J^\top J` is diagonal:
 :math:`\delta\lambda = \langle E, \otimes v\rangle` and :math:`\delta v_m = t_m/\lambda`, t the tangent part.
 Components that are fitted together are coupled (:class:`~tpca.tensors.cp.TangentSpace`), the more, the more alike they
 are.  Several components of a matrix are its singular vectors, and change as these do.
@@ -41,12 +41,12 @@ Patterns = Sequence[Sequence[Array]]
 
 
 def slopes(rows: Array, vectors: Sequence[Array]) -> list[Array]:
-    """Tensors (n, *dims) contracted with the vectors of all modes but one: (n, d_m) for every mode."""
+    """Tensors (n, *dims) contracted with the vectors of all axes but one: (n, d_m) for every axis."""
     return [slope(rows, vectors, mode) for mode in range(len(vectors))]
 
 
 def slope(rows: Array, vectors: Sequence[Array], mode: int) -> Array:
-    """The same for one mode, (n, d_mode)."""
+    """Tensors contracted with the vectors of all axes but ``mode``, (n, d_mode)."""
     n = len(rows)
     for v in reversed(vectors[mode + 1 :]):  # one product, where that of a stack would be many
         rows = (rows.reshape(-1, len(v)) @ v).reshape(rows.shape[:-1])

@@ -166,7 +166,9 @@ def concerns(result: Result) -> list[str]:
         told.append(f"Never observed: {names}{more}. Nothing is known of these entries: leave them out.")
     told += _too_many(result)
     rows = len(result.components)
-    if samples and 1 < rows == result.n_proven and result.settings.get("n_components") != "auto":
+    fewer_advised = any("n_components=" in line for line in told)
+    asked_for = result.settings.get("n_components") != "auto"
+    if samples and 1 < rows == result.n_proven and asked_for and not fewer_advised:
         more = "'auto'" if result.solver == "least_squares" else f"{2 * rows}"
         told.append(f"All {rows} components are proven: there may be more. Try n_components={more}.")
     if result.stop_reason == StopReason.NOT_ACCURATE.name:

@@ -37,12 +37,13 @@ from tpca.tensors.cp import (
     Factors,
     damped_steps,
     descent_directions,
+    free_directions,
     reconstruct,
     squared_residuals,
     unfold,
 )
 
-RANDOM_STARTS = 8
+RANDOM_STARTS = 12
 PART_STARTS = 2
 """Random starts of a joint fit, and of those of parts of the samples."""
 SEARCH_STEPS = 30
@@ -54,8 +55,8 @@ SETTLED = 1e-10
 """Largest relative change of a factor in a step after which there is no other."""
 FIRST_DAMPING = 1e-2
 """Damping of a search; what is nearly settled begins with the least."""
-LEAST_DAMPING = 1e-5
-"""Scales of vectors that leave the model alone move by rounding over this."""
+LEAST_DAMPING = 1e-7
+"""Small enough for components that are 100 times weaker than others, and nearly alike."""
 MOST_DAMPING = 1e6
 """Damping at which no step is short enough to gain anything."""
 ROUNDING = 1e-14
@@ -125,7 +126,7 @@ def gauss_newton(
         targets = tensors if len(tensors) == 1 else tensors[active]
         slopes = descent_directions(targets, current, ridge)
         changes = damped_steps(current, slopes, damping[active], ridge)
-        proposal = [factor + change for factor, change in zip(current, changes, strict=True)]
+        proposal = balanced([factor + change for factor, change in zip(current, changes, strict=True)])
         proposed_costs = squared_residuals(targets, proposal, ridge)
         lower = proposed_costs < costs[active] - rounding
         level = ~lower & (proposed_costs <= costs[active] + rounding)
@@ -134,8 +135,8 @@ def gauss_newton(
         accepted = lower | level
         still = accepted & (largest_changes(current, proposal) <= tolerance)
         stuck = ~accepted & (damping[active] > MOST_DAMPING)
-        for factor, balanced_proposal in zip(factors, balanced(proposal), strict=True):
-            factor[active[accepted]] = balanced_proposal[accepted]
+        for factor, proposed in zip(factors, proposal, strict=True):
+            factor[active[accepted]] = proposed[accepted]
         costs[active[accepted]] = proposed_costs[accepted]
         lowered = np.maximum(damping[active] / 3, LEAST_DAMPING)
         damping[active] = np.where(accepted, lowered, 4 * damping[active])
@@ -367,6 +368,15 @@ def runs_away(fit: Components, size: float) -> bool:
     return False
 
 
+def told_apart(shape: Sequence[int], rank: int) -> bool:
+    """Whether so many components of tensors of this shape are unique, at least among those that are near.
+
+    Almost all are, or almost none: random ones decide.
+    """
+    rng = np.random.default_rng(0)
+    return free_directions([units(rng.standard_normal((rank, length))).T for length in shape]) == 0
+
+
 # Which is which -------------------------------------------------------------------------------------------------------
 
 
@@ -433,6 +443,12 @@ def fit_each(tensors: Array, whole: Components) -> list[Factors]:
             factors.append(searched_in_bases(core, [start, whole_start], whole.ridge))
     fits = [sorted_components(factor, core) for factor, core in zip(factors, cores, strict=True)]
     return [with_short_axes(fit, tensors.shape[1:]).vectors for fit in fits]
+
+
+def numbers_of_a_fit(shape: Sequence[int], rank: int) -> int:
+    """About how many numbers :func:`fit_each` holds for a tensor: its copies, and normal matrices, of all starts."""
+    unknowns = rank * sum(min(length, rank) for length in shape)
+    return (2 + PART_STARTS) * (math.prod(shape) + 2 * unknowns**2)
 
 
 def greedy_components(tensors: Array, rank: int) -> Factors:

@@ -35,6 +35,7 @@ same least-squares problem in a larger space, where the components have one more
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -49,6 +50,8 @@ NO_CURVATURE = 1e-10  # relative eigenvalue of JᵀJ below which a direction doe
 
 LIGHT_DAMPING = 1e-6
 """Damping that only keeps scales of vectors, which leave a model alone, where they are."""
+PIECE = 2**18
+"""Numbers that are worked on at a time."""
 
 
 def unfold(tensors: Array, axis: int) -> Array:
@@ -242,8 +245,30 @@ def tangent_space(vectors: Sequence[Array]) -> TangentSpace:
     return TangentSpace(list(vectors), [basis[0] for basis in bases], inner_inverse, outer_inverses)
 
 
+def free_directions(vectors: Sequence[Array]) -> int:
+    """How many small changes of a model (d_m, R) leave it as it is, beside those of the scales of vectors.
+
+    Where there is any, other components have the same sum: they are not unique.
+    """
+    rank = vectors[0].shape[1]
+    model = [factor[None] for factor in vectors]
+    _, coordinates, _, _ = column_spaces(model, model)
+    grams = gram_matrices(model)
+    flat: int = flat_directions(normal_matrices(coordinates)[0]) - rank * (len(vectors) - 1)
+    for axis, factor in enumerate(vectors):
+        outside = len(factor) - coordinates[axis].shape[1]
+        flat += outside * flat_directions(gram_of_others(grams, axis)[0])
+    return flat
+
+
+def flat_directions(matrix: Array) -> int:
+    """How many eigenvalues of a positive matrix are zero."""
+    curvatures = np.linalg.eigvalsh(matrix)
+    return int(np.count_nonzero(curvatures <= NO_CURVATURE * curvatures[-1]))
+
+
 def slopes_along(tensors: Array, vectors: Sequence[Array]) -> Factors:
-    """Jᵀ of tensors (n, d_1, ..., d_k): each mttkrp with all factors (d_m, R) but one, (n, d_m, R) an axis."""
+    """Jᵀ of tensors (n, d_1, ..., d_k): each contracted with all factors (d_m, R) but one, (n, d_m, R) an axis."""
     model = [factor[None] for factor in vectors]
     return [mttkrp(tensors, model, axis) for axis in range(len(vectors))]
 
@@ -264,25 +289,68 @@ def beyond_tangent_space(tensors: Array, space: TangentSpace) -> Array:
     return remainder
 
 
-def joint_gains(vectors: Sequence[Array], lengths: Array, space: TangentSpace) -> Array:
+def joint_gains(tensors: Array, vectors: Sequence[Array], space: TangentSpace) -> Array:
     r"""By how much models come nearer to tensors, to first order, if one component is added and all are fitted anew.
 
-    ``vectors[m]`` (n, d_m) and ``lengths`` (n,) are the best rank-one fits :math:`Lp` of what n tensors have beyond the
-    tangent space.  That is at right angles to all small changes of the model, and its slopes along the vectors of p are
-    :math:`Lp_m`.  So with J of the model and p together the gain of a Gauss-Newton step is
-    :math:`s^\top(J^\top J)^{-1}s`, where s is zero but for these slopes.  Its root is L where p lies beyond the tangent
-    space, and larger where p is like the components that are there, which hide a part of it.
+    The tensors (n, d_1, ..., d_k) lie beyond the tangent space of a model, and ``vectors[m]`` (n, d_m) are those of a
+    rank-one fit p of each.  So their slopes s along the model are zero, and the gain of a Gauss-Newton step of both
+    together is :math:`s^\top S^{-1}s` with the slopes along p alone, where
+
+    .. math:: S = J_p^\top J_p - J_p^\top J(J^\top J)^+J^\top J_p
+
+    is what the tangent space of p has beyond that of the model (a Schur complement).  The root of the gain is the
+    length of the fit where p lies beyond the tangent space of the model, and larger where p is like the components that
+    are there, which hide a part of it.
+
+    Of every axis only the span of the components and p matters.  It is worked on a few tensors at a time.
     """
-    count = len(lengths)
-    model = []
-    slopes = []
-    for factor, vector in zip(space.vectors, vectors, strict=True):
-        known = np.broadcast_to(factor, (count, *factor.shape))
-        model.append(np.concatenate([known, vector[:, :, None]], axis=2))
-        slope = lengths[:, None, None] * vector[:, :, None]
-        slopes.append(np.concatenate([np.zeros_like(known), slope], axis=2))
-    changes = damped_steps(model, slopes, np.full(count, LIGHT_DAMPING))
-    gains = np.zeros(count)
-    for slope, change in zip(slopes, changes, strict=True):
-        gains += np.sum(slope * change, axis=(1, 2))
+    known = []
+    for factor, basis in zip(space.vectors, space.bases, strict=True):
+        coordinates = basis.T @ factor
+        known.append(np.vstack([coordinates, np.zeros((1, coordinates.shape[1]))]))
+    known_space = tangent_space(known)
+    directions = sum(len(factor) for factor in known)
+    at_a_time = max(1, PIECE // (known[0].shape[1] * directions**2))
+    gains = np.zeros(len(tensors))
+    for start in range(0, len(tensors), at_a_time):
+        piece = slice(start, start + at_a_time)
+        columns = [vector[piece, :, None] for vector in vectors]
+        added = []
+        slopes = []
+        for axis, basis in enumerate(space.bases):
+            vector = columns[axis][:, :, 0]
+            slope = mttkrp(tensors[piece], columns, axis)[:, :, 0]
+            inner = vector @ basis
+            inner_slope = slope @ basis
+            outer = vector - inner @ basis.T
+            outer_length = np.linalg.norm(outer, axis=1)
+            outer_slope = np.vecdot(slope - inner_slope @ basis.T, outer) / (outer_length + SMALLEST)
+            added.append(np.column_stack([inner, outer_length]))
+            slopes.append(np.column_stack([inner_slope, outer_slope]))
+        curvature = curvature_beyond(added, known_space) + LIGHT_DAMPING * np.eye(directions)
+        slope_rows = np.concatenate(slopes, axis=1)
+        changes = np.linalg.solve(curvature, slope_rows[:, :, None])[:, :, 0]
+        gains[piece] = np.vecdot(slope_rows, changes)
     return np.sqrt(gains)
+
+
+def curvature_beyond(added: Sequence[Array], space: TangentSpace) -> Array:
+    """JᵀJ (n, Σd, Σd) of n unit components ``added[m]`` (n, d_m), less what the tangent space of a model has of it."""
+    products = [vector @ factor for vector, factor in zip(added, space.vectors, strict=True)]
+    count = len(added[0])
+    slopes = []
+    for q, vector in enumerate(added):
+        blocks = []
+        for m, factor in enumerate(space.vectors):
+            others = [product for axis, product in enumerate(products) if axis not in (m, q)]
+            gram = math.prod(others, start=np.ones_like(products[0]))[:, None, None, :]
+            if m == q:
+                blocks.append(gram * np.eye(len(factor))[:, :, None])
+            else:
+                blocks.append(gram * factor[:, None, :] * vector[:, None, :, None])
+        slopes.append(np.concatenate(blocks, axis=1).reshape(-1, *space.vectors[q].shape))
+    changes = joined_rows(space.changes(slopes))
+    rows = joined_rows(slopes)
+    shape = (count, len(rows) // count, rows.shape[1])
+    explained = np.matmul(rows.reshape(shape), changes.reshape(shape).transpose(0, 2, 1))
+    return np.asarray(normal_matrices([vector[:, :, None] for vector in added]) - explained)

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tpca.inference.design import Design
+from tpca.solvers.components import told_apart
 from tpca.tensors.blocks import Array
-from tpca.wording import count
+from tpca.wording import count, shape
 
 if TYPE_CHECKING:
     from tpca.solvers.least_squares.conclusion import Conclusion
+    from tpca.solvers.least_squares.question import Answer
     from tpca.solvers.least_squares.solver import LeastSquaresRun
 
 CERTAIN = 2.33
@@ -95,21 +97,46 @@ def on_components(conclusion: Conclusion, wanted: int | str, level: float) -> It
             "Components of two axes are singular vectors: only what they span together is determined. Interpret them "
             "together, or give samples with a third axis."
         )
-    if answer.fit is not None and answer.fit.ridge > 0:
-        yield (
-            f"Components of a fit of {fitted} cancel each other ever more, so that there is no best one: they were "
-            f"fitted with a ridge of {answer.fit.ridge:g}. Use n_components={fitted - 1}."
-        )
-    for first, second in itertools.combinations(range(fitted), 2):
-        if not conclusion.tests[second].p <= level:
-            continue
-        shared = shared_axes(answer.vectors[first], answer.vectors[second])
-        if shared > ALIKE:
+    if len(long_axes) > 2 and fitted > 1:
+        ridge = answer.joint_fits[-1].ridge
+        if not told_apart(long_axes, fitted):
             yield (
-                f"Components {first + 1} and {second + 1} are nearly alike in all axes but one ({shared:.2f}): how "
-                f"they divide what they share is unsure. Interpret them together, or use n_components={second}."
+                f"{fitted} components of {shape(long_axes)} entries cannot be told apart: others have the same sum, "
+                f"and errors do not show it. Interpret them together, or use n_components={most_sound(answer)}."
             )
+        if ridge > 0:
+            yield (
+                f"Components of a fit of {fitted} cancel each other ever more, so that there is no best one: they were "
+                f"fitted with a ridge of {ridge:g}. Use n_components={most_sound(answer)}."
+            )
+    yield from on_pairs(conclusion, level)
     yield from on_halves(conclusion, level)
+
+
+def on_pairs(conclusion: Conclusion, level: float) -> Iterator[str]:
+    """Proven components that are hard to tell from each other."""
+    components = conclusion.answer.vectors
+    proven = [number for number, test in enumerate(conclusion.tests) if test.p <= level]
+    pairs = []
+    largest = 0.0
+    for first, second in itertools.combinations(proven, 2):
+        shared = shared_axes(components[first], components[second])
+        if shared > ALIKE:
+            pairs.append(f"{first + 1} and {second + 1}")
+            largest = max(largest, shared)
+    if pairs:
+        most = " at most" if len(pairs) > 1 else ""
+        yield (
+            f"Components {', '.join(pairs)} are nearly alike in all axes but one ({largest:.2f}{most}): how they "
+            "divide what they share is unsure. Interpret them together, or fit fewer components."
+        )
+
+
+def most_sound(answer: Answer) -> int:
+    """The largest number of components that can be told apart, and whose fit needs no ridge."""
+    long_axes = [length for length in answer.parts.shape if length > 1]
+    without_ridge = [fit.rank for fit in answer.joint_fits if not fit.ridge]
+    return next(rank for rank in reversed(without_ridge) if told_apart(long_axes, rank))
 
 
 def on_halves(conclusion: Conclusion, level: float) -> Iterator[str]:

@@ -15,7 +15,7 @@ from tpca.inference.flips import entry_p_values
 from tpca.inference.scatter import Errors, errors_of, half_agreements, slopes, unit_halves
 from tpca.inference.units import Contributions
 from tpca.inference.whitening import LoudDirections, learn_whitening, longest_within, loud_directions, sphere
-from tpca.solvers.components import fit_each
+from tpca.solvers.components import fit_each, numbers_of_a_fit
 from tpca.solvers.estimate import Component, Estimate, StopReason
 from tpca.solvers.least_squares.advice import advice_of
 from tpca.solvers.least_squares.question import Answer, SignTests, Test, first_component_of
@@ -209,7 +209,7 @@ def agreements_of_halves(answer: Answer, flips: SignTests) -> Array:
     if answer.whitening is not None:
         whole = [answer.whitening.of_vectors(vectors) for vectors in answer.vectors]
     halves = unit_halves(len(contributions))
-    at_a_time = max(1, flips.chunk // contributions[0].size)
+    at_a_time = max(1, flips.chunk // numbers_of_a_fit(contributions[0].shape, answer.fit.rank))
     patterns = []
     for start in range(0, len(halves), at_a_time):
         sums = [contributions[flips.order[half]].sum(axis=0) for half in halves[start : start + at_a_time]]

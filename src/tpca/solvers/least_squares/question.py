@@ -78,8 +78,8 @@ class SignTests:
             return Test(1.0, np.zeros(len(self.signs)))  # the fit can follow whatever the data are
 
         def gains(stack: Array) -> Array:
-            vectors, lengths = fits(stack)
-            return joint_gains(vectors, lengths, space)
+            vectors, _ = fits(stack)
+            return joint_gains(stack, vectors, space)
 
         values, (p,) = resampled([remainder], gains, self.signs, self.scale, self.chunk, self.progress)
         return Test(float(p), values[0])
