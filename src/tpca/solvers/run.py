@@ -15,7 +15,7 @@ import dataclasses
 import math
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -88,10 +88,6 @@ class Run(Kept, abc.ABC):
         for callback in self.solver.callbacks:
             callback(record)
 
-    def tell_flips(self, n_samples: int, done: int, total: int) -> None:
-        """Tell all callbacks how far a test is."""
-        self.call({"samples": n_samples, "phase": "testing", "flips": done, "flips_in_all": total})
-
     def silent_copy(self) -> Self:
         """A copy that calls nobody back."""
         twin = copy.copy(self)
@@ -99,6 +95,12 @@ class Run(Kept, abc.ABC):
         twin.solver = copy.copy(self.solver)
         twin.solver.callbacks = ()
         return twin
+
+
+def tell_flips(callbacks: Sequence[Callable[[dict[str, Any]], None]], n_samples: int, done: int, total: int) -> None:
+    """Tell all callbacks how far a test is; no run is held by what a test is told with."""
+    for callback in callbacks:
+        callback({"samples": n_samples, "phase": "testing", "flips": done, "flips_in_all": total})
 
 
 class Keeper:

@@ -38,7 +38,7 @@ from tpca.randomness import generator
 from tpca.solvers.estimate import Component, Estimate, StopReason
 from tpca.solvers.options import ClaimingSolver, budget, check_dependence, check_resamples, option
 from tpca.solvers.rank_one import best_rank_one, fits, oriented, outer, units
-from tpca.solvers.run import Ask, Run, refuse_all_left_out
+from tpca.solvers.run import Ask, Run, refuse_all_left_out, tell_flips
 from tpca.tensors.accumulators import Accumulator, plus
 from tpca.tensors.blocks import Array
 from tpca.tensors.rows import BatchSums
@@ -485,7 +485,7 @@ class VariationRun(Run):
         nulls, least, patterns = [], 0.0, [vectors for vectors, _ in self._found]
         for c in range(len(p)):
             Z = without(rows.reshape(used, -1), orthonormal(patterns[:c], self._entries)).reshape(rows.shape)
-            nulls.append(sign_test(Z, asked, rng, functools.partial(self.tell_flips, n)))
+            nulls.append(sign_test(Z, asked, rng, functools.partial(tell_flips, self.solver.callbacks, n)))
             p[c] = least = max(float(p_values(nulls[c])[0]), least)
 
         def fitted(some: Any) -> list[list[Array]]:

@@ -1,5 +1,8 @@
 """The same bits on every engine and after every stop; memory as it was said; flips in chunks."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import zarr
@@ -194,3 +197,18 @@ def test_groups_that_do_not_fit_are_dealt_into_units_and_that_is_said(rng):
     whole = TensorPCA(random_state=0, n_resamples=99).fit(samples, groups=groups)
     assert whole.result_.n_units == 60
     assert pca.result_.components[0].length == pytest.approx(whole.result_.components[0].length, rel=1e-9)
+
+
+@pytest.mark.parametrize(("target", "count"), [("mean", 1), ("mean", "auto"), ("variance", 2)])
+def test_a_fit_lets_go_of_its_samples(target, count, rng):
+    """Nothing of a run refers to itself: samples, and threads that read them, do not wait for the garbage collector."""
+    X = rng.standard_normal((60, 5, 4, 3))
+    alive = weakref.ref(X)
+    gc.disable()
+    try:
+        pca = TensorPCA(count, target=target, random_state=0, n_resamples=19).fit(X)
+        del X
+        assert alive() is None
+    finally:
+        gc.enable()
+    assert pca.n_samples_seen_ == 60

@@ -38,7 +38,7 @@ from tpca.solvers.options import (
     check_whiten,
     option,
 )
-from tpca.solvers.run import Ask, Run, drive, refuse_all_left_out
+from tpca.solvers.run import Ask, Run, drive, refuse_all_left_out, tell_flips
 from tpca.tensors.accumulators import Accumulator, bytes_held, plus
 from tpca.tensors.blocks import Array
 from tpca.wording import amount, count
@@ -346,7 +346,7 @@ class LeastSquaresRun(Run):
         """Components and flips of every question."""
         refuse_extreme_size("samples", size_of_samples(self.sums))
         rng = generator(self.solver.random_state, "flips")
-        progress = functools.partial(self.tell_flips, self.n)
+        progress = functools.partial(tell_flips, self.solver.callbacks, self.n)
         questions = []
         for name, interest in self.design.questions:
             contributions = Contributions(self.sums, interest, self._data.dims, self.design.stacked)
