@@ -88,11 +88,8 @@ def check_replaceable(path: Path, kind: Kind, overwrite: bool = False, data: Ite
             raise _not_written(path, "it is among the data", WAY_OUT)
         if not kind.is_at(path):
             raise _not_written(path, f"what is there is not {kind.noun}", WAY_OUT)
-    except (
-        FileNotFoundError,
-        NotADirectoryError,
-    ):  # nothing is there to lose
-        return
+    except (FileNotFoundError, NotADirectoryError):
+        return  # nothing is there to lose
     except OutputError:
         raise
     except OSError as error:

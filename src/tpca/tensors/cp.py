@@ -132,7 +132,7 @@ def normal_matrices(factors: Sequence[Array], ridge: float = 0.0) -> Array:
                 identity = np.eye(row_factor.shape[1])
                 blocks = gram[:, :, None, :, None] * identity[:, None, :]  # (b, r, i, s, j)
             else:
-                left = row_factor.transpose(0, 2, 1)[:, None, :, :].transpose(0, 1, 3, 2)  # (b, 1, i, s)
+                left = row_factor[:, None, :, :]  # (b, 1, i, s)
                 right = column_factor.transpose(0, 2, 1)[:, :, None, None, :]  # (b, r, 1, 1, j)
                 blocks = gram[:, :, None, :, None] * left[..., None] * right
             blocks = blocks.reshape(len(gram), sizes[m], sizes[q])
@@ -163,28 +163,23 @@ def split_rows(rows: Array, like: Sequence[Array]) -> Factors:
 # Systems with JᵀJ -----------------------------------------------------------------------------------------------------
 
 
-def column_spaces(factors: Sequence[Array], slopes: Sequence[Array]) -> tuple[Factors, Factors, Factors, Factors]:
-    """Where axes are coupled: orthonormal bases of the factors' columns, and factors and slopes in these coordinates.
-
-    The last are slopes at right angles to the columns, (b, d_m, R).
-    """
+def column_spaces(factors: Sequence[Array]) -> tuple[Factors, Factors]:
+    """Where axes are coupled: orthonormal bases of the factors' columns, and the factors in these coordinates."""
     bases = []
     coordinates = []
-    inner_slopes = []
-    outer_slopes = []
-    for factor, slope in zip(factors, slopes, strict=True):
+    for factor in factors:
         basis = np.linalg.qr(factor)[0]
-        inner_slope = np.matmul(basis.transpose(0, 2, 1), slope)
         bases.append(basis)
         coordinates.append(np.matmul(basis.transpose(0, 2, 1), factor))
-        inner_slopes.append(inner_slope)
-        outer_slopes.append(slope - np.matmul(basis, inner_slope))
-    return bases, coordinates, inner_slopes, outer_slopes
+    return bases, coordinates
 
 
 def damped_steps(factors: Sequence[Array], slopes: Sequence[Array], damping: Array, ridge: float = 0.0) -> Factors:
     r"""Changes :math:`(J^\top J + \mu I)^{-1}s` for slopes s; μ is ``damping`` (b,) times the mean curvature."""
-    bases, coordinates, inner_slopes, outer_slopes = column_spaces(factors, slopes)
+    bases, coordinates = column_spaces(factors)
+    inner_slopes = []
+    for basis, slope in zip(bases, slopes, strict=True):
+        inner_slopes.append(np.matmul(basis.transpose(0, 2, 1), slope))
     matrices = normal_matrices(coordinates, ridge)
     diagonal = np.arange(matrices.shape[1])
     shift = damping * np.mean(matrices[:, diagonal, diagonal], axis=1) + SMALLEST  # of factors of zeros, too
@@ -198,7 +193,8 @@ def damped_steps(factors: Sequence[Array], slopes: Sequence[Array], damping: Arr
         change = np.matmul(basis, inner_changes[axis])
         if factors[axis].shape[1] > basis.shape[2]:
             curvature = gram_of_others(grams, axis, ridge=ridge) + shift[:, None, None] * identity
-            outer_change = np.linalg.solve(curvature, outer_slopes[axis].transpose(0, 2, 1))
+            outer_slope = slopes[axis] - np.matmul(basis, inner_slopes[axis])
+            outer_change = np.linalg.solve(curvature, outer_slope.transpose(0, 2, 1))
             change = change + outer_change.transpose(0, 2, 1)
         changes.append(change)
     return changes
@@ -238,7 +234,7 @@ class TangentSpace:
 def tangent_space(vectors: Sequence[Array]) -> TangentSpace:
     """The tangent space of a model with factors (d_m, R)."""
     model = [factor[None] for factor in vectors]
-    bases, coordinates, _, _ = column_spaces(model, model)
+    bases, coordinates = column_spaces(model)
     inner_inverse = pseudo_inverse(normal_matrices(coordinates)[0])
     grams = gram_matrices(model)
     outer_inverses = [pseudo_inverse(gram_of_others(grams, axis)[0]) for axis in range(len(model))]
@@ -252,7 +248,7 @@ def free_directions(vectors: Sequence[Array]) -> int:
     """
     rank = vectors[0].shape[1]
     model = [factor[None] for factor in vectors]
-    _, coordinates, _, _ = column_spaces(model, model)
+    _, coordinates = column_spaces(model)
     grams = gram_matrices(model)
     flat: int = flat_directions(normal_matrices(coordinates)[0]) - rank * (len(vectors) - 1)
     for axis, factor in enumerate(vectors):
