@@ -15,10 +15,12 @@ unit of a sample      :class:`~tpca.inference.units.Units`
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +34,84 @@ TARGETS = ("mean", "effect", "variance")
 FEW_VALUES = 6  # whole numbers of so few values may be meant as labels
 DETERMINED = 1e-10  # share of a column that is left beside the others, below which these determine it
 LEAST_SIZE, LARGEST_SIZE = 1e-70, 1e70  # of numbers whose fourth powers are formed
+GROWTH = 2.0  # of the memory for rows of a design, when it is full
+
+
+class RowBuffer:
+    """Memory for arrays of as many rows each, with room behind them.
+
+    Rows are appended, and those that are there never change: who holds a view of the first rows may keep it.
+    """
+
+    def __init__(self, arrays: Mapping[str, NDArray[Any]] | None = None) -> None:
+        self.memory = dict(arrays or {})
+        self.n_rows = len(next(iter(self.memory.values()), ()))
+        self.n_copied = 0
+        """Rows that were copied, as the memory was full."""
+
+    def __reduce__(self) -> tuple[type[RowBuffer], tuple[()]]:
+        """A copy of a design, or one from a file, has rows of its own, and this memory is not theirs."""
+        return RowBuffer, ()
+
+    def ends_with(self, arrays: Mapping[str, NDArray[Any]]) -> bool:
+        """Whether these arrays are views of all rows: the room behind others is taken."""
+        for name, array in arrays.items():
+            if name not in self.memory or array.base is not self.memory[name] or len(array) != self.n_rows:
+                return False
+        return True
+
+    def append(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Write rows behind all others; views of all rows."""
+        start = self.n_rows
+        stop = start + len(next(iter(arrays.values())))
+        for name, rows in arrays.items():
+            memory = self.memory[name]
+            if stop > len(memory):
+                memory = np.empty((int(GROWTH * stop), *memory.shape[1:]), memory.dtype)
+                memory[:start] = self.memory[name][:start]
+                self.memory[name] = memory
+                self.n_copied += start
+            memory[start:stop] = rows
+        self.n_rows = stop
+        return {name: memory[:stop] for name, memory in self.memory.items()}
+
+
+class GroupNames(Sequence[str]):
+    """Names of groups, in the order in which they first appear.
+
+    Longer ones share their memory: they have the same names, and others behind them.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = list(names)
+        self._codes = {name: code for code, name in enumerate(self._names)}
+        self._count = len(self._names)
+
+    def extended(self, names: Iterable[str]) -> tuple[GroupNames, Indices]:
+        """These names, and behind them those of ``names`` that are new; and the codes of all ``names``."""
+        longer = GroupNames(self) if self._count < len(self._names) else copy.copy(self)
+        codes = []
+        for name in names:
+            code = longer._codes.get(name)
+            if code is None or code >= longer._count:
+                code = longer._count
+                longer._names.append(name)
+                longer._codes[name] = code
+                longer._count += 1
+            codes.append(code)
+        return longer, np.array(codes, dtype=np.intp)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if isinstance(place, slice):
+            return self._names[: self._count][place]
+        return self._names[range(self._count)[place]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,13 +128,15 @@ class Design:
     labels: tuple[str, ...] = ()
     weights: Array | None = None
     groups: Indices | None = None
-    group_names: tuple[str, ...] = ()
+    group_names: Sequence[str] = ()
     doses: bool = False
     """Whether y was whole numbers of few values, taken as a dose."""
     origin: Array | None = None
     """What was subtracted from all columns but the constant: no information, but sums that do not cancel."""
     weight_exponent: int = 0
     """``weights`` are those that were given over two to this power, about the largest of them: only ratios matter."""
+    buffer: RowBuffer | None = field(default=None, repr=False)
+    """Memory of all rows, with room for those of a design that follows."""
 
     @property
     def n_columns(self) -> int:
@@ -99,19 +181,39 @@ class Design:
         return found.hexdigest()
 
     def followed_by(self, other: Design) -> Design:
-        """The design of these samples and of those of another one, of the same columns, that come next."""
+        """The design of these samples and of those of another one, of the same columns, that come next.
+
+        Its rows are written behind those of this one, so that n samples that come batch by batch take O(n) steps.
+        """
         if self.plain and other.plain:
             return self
-        both = [(self.columns, other.columns), (self.weights, other.weights)]
-        if any((a is None) != (b is None) for a, b in [*both, (self.groups, other.groups)]):
+        before = self._arrays()
+        following = other._arrays()
+        if before.keys() != following.keys():
             raise SampleError("all batches must come with the same of y, nuisance, sample_weight and groups.")
-        columns, weights = (None if a is None or b is None else np.concatenate([a, b]) for a, b in both)
-        groups, names = self.groups, self.group_names
-        if groups is not None and other.groups is not None:
-            names = (*names, *(name for name in other.group_names if name not in names))
-            code = {name: i for i, name in enumerate(names)}
-            groups = np.concatenate([groups, np.array([code[name] for name in other.group_names])[other.groups]])
-        return replace(self, columns=columns, weights=weights, groups=groups, group_names=names)
+        names = self.group_names
+        if "groups" in following:
+            if not isinstance(names, GroupNames):
+                names = GroupNames(names)
+            names, codes = names.extended(other.group_names)
+            following["groups"] = codes[following["groups"]]
+        buffer = self.buffer
+        if buffer is None or not buffer.ends_with(before):
+            buffer = RowBuffer(before)
+        arrays = buffer.append(following)
+        return replace(
+            self,
+            columns=arrays.get("columns"),
+            weights=arrays.get("weights"),
+            groups=arrays.get("groups"),
+            group_names=names,
+            buffer=buffer,
+        )
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """All arrays with a row for every sample, by name."""
+        arrays = {"columns": self.columns, "weights": self.weights, "groups": self.groups}
+        return {name: array for name, array in arrays.items() if array is not None}
 
     def check(self) -> None:
         """Refuse what cannot be answered: a column that the nuisances determine."""

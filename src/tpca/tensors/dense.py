@@ -203,6 +203,22 @@ class DenseBatch:
             seen = None if self.exposure is None else to_host(self.exposure[some, ...])
             yield some, to_host(self.samples[some, ...]).astype(np.float64, copy=False), seen
 
+    def stored_pieces(self, most: int) -> Iterator[tuple[slice, NDArray[Any], NDArray[Any] | None]]:
+        """The samples on the host in float32 or float64, which nobody may have looked at, and what was observed.
+
+        They are those in hand; of a device about ``most`` entries come at a time.
+        """
+        step = max(1, len(self))
+        if self.on_device:
+            step = max(1, most // max(1, math.prod(self.dims)))
+        for start in range(0, len(self), step):
+            rows = slice(start, min(start + step, len(self)))
+            seen = None if self.exposure is None else to_host(self.exposure[rows, ...])
+            samples = self._samples[rows]
+            if self.on_device:
+                samples = to_host(cast(samples, working_dtype(samples)))
+            yield rows, np.ascontiguousarray(samples), seen
+
     def add_to(self, total: Any) -> Any:
         """Add the samples to ``total``, which is used up; contraction is linear, so replicas need only this.
 

@@ -100,6 +100,17 @@ class SlabBatch:
             seen = None if exposure is None else exposure.samples()
             yield slice(j, j + 1), one.samples().astype(np.float64), seen
 
+    def stored_pieces(self, most: int) -> Iterator[tuple[slice, NDArray[Any], NDArray[Any] | None]]:  # noqa: ARG002
+        """The samples in full, in the dtype in which they are read, one after the other."""
+        for number in range(len(self)):
+            batch = self[number : number + 1]
+            exposure = batch.exposure
+            seen = None if exposure is None else exposure.samples()
+            yield slice(number, number + 1), batch.samples(), seen
+
+    def check(self) -> None:
+        """Nothing is left to be looked for: slabs were checked when they were read."""
+
     def add_gradients(self, queries: Sequence[Query], sums: Sequence[dict[int, Array]]) -> None:
         """Every slab is read once, for all samples and all queries."""
         if not len(self):

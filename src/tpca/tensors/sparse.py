@@ -207,6 +207,14 @@ class SparseBatch:
             np.add.at(whole, (some.sample, *some.coords), some.values)
             yield slice(start, start + some.n), whole, None
 
+    def stored_pieces(self, most: int) -> Iterator[tuple[slice, NDArray[Any], None]]:
+        """The samples in full, in the dtype of their values, about ``most`` entries at a time."""
+        for rows, samples, seen in self.dense_pieces(most):
+            yield rows, samples.astype(self.values.dtype, copy=False), seen
+
+    def check(self) -> None:
+        """Nothing is left to be looked for: values were checked when they came."""
+
     def sample_gradients(self, query: Query, at: int) -> Array:  # noqa: ARG002
         """Not given: samples are never built."""
         raise one_by_one(self)
