@@ -35,8 +35,8 @@ Rows = NDArray[np.intp]
 
 SMALL_SAMPLE = 2**10
 """Entries of samples up to which a call of NumPy for every sample costs more than its work."""
-COLUMNS = 2**14
-"""Entries that are added at a time; a double of each of 32 bins is 4 MB."""
+COLUMNS = 2**16
+"""Entries that are added at a time: in double precision half a megabyte, which a core has for itself."""
 SHARED = 2**20
 """Entries of samples for which another thread is woken."""
 PIECE = 2**16
@@ -108,16 +108,16 @@ def _add_large(
         numbers = np.empty(stop - start)
         product = np.empty(stop - start)
         square_sums = None if squares is None else squares[start:stop]
-        bin_sums = []
-        for target in targets:
-            bin_sums.append([list(of_bin[:, start:stop]) for of_bin in target.sums])
+        sums_by_target = []
+        for target, places in zip(targets, places_of, strict=True):
+            sums_by_target.append({place: list(target.sums[place][:, start:stop]) for place in set(places)})
         for i in range(count):
             np.copyto(numbers, samples[i, start:stop])
             for j, plain in enumerate(plain_columns):
                 addend = numbers
                 if not plain:
                     addend = np.multiply(numbers, coefficients[i, j], out=product)
-                for sums_of_bins, places in zip(bin_sums, places_of, strict=True):
+                for sums_of_bins, places in zip(sums_by_target, places_of, strict=True):
                     total = sums_of_bins[places[i]][j]
                     np.add(total, addend, out=total)
             if square_sums is None:

@@ -11,25 +11,27 @@ smallest digests            with how often each was seen: samples that are copie
 ==========================  ==========================================================================================
 
 **The same bits for the same sequence of samples**, in whatever batches, on whatever engine.  A sample is known by its
-*ordinal*, the number of samples before it.  Every ``leaf`` consecutive samples are added to empty bins one by one; the
-sums of eight leaves that belong together are added up from the left, and so are the sums of all eights.  So whoever
-adds whole leaves, in one process or in many, ends with the same sums.
+*ordinal*, the number of samples before it.  Ordinals are cut into *stretches*: eight of s samples, then four each of
+2s, 4s, 8s, ... samples.  The samples of a stretch are added one by one to empty bins, and the sums of stretches are
+added up from the first on.  So whoever adds whole stretches, in one process or in many, ends with the same sums, and
+of n samples there are about four stretches for every doubling of n.
 
-Bins of neighbours are blocks of :math:`s 2^j` samples that begin at a multiple of their length.  There are
+Bins of neighbours are blocks of :math:`\ell 2^j` samples that begin at a multiple of their length.  There are
 ``neighbours`` at most: whenever there would be more, two blocks become one.  The length at which a sample is added
-follows from its ordinal alone, and never exceeds a leaf.
+follows from its ordinal alone.  A stretch has whole blocks: at ordinal o it is longer than o/8, and where there are G
+blocks at most each is no longer than 2(o + 1)/G.
 
 =====================  ==========================================================
 symbol                 here
 =====================  ==========================================================
 :math:`M_b, G_b`       :class:`BinSums`, of all bins: moments and Gram matrices
-s, j                   ``Binning.shortest``, the ``level`` of a block
+s                      ``Binning.stretch``, a multiple :math:`\ell 2^a`
+:math:`\ell`, j        ``Binning.shortest``, the ``level`` of a block
 =====================  ==========================================================
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,14 +51,12 @@ from tpca.tensors.digests import Digests, digests, mixed
 Indices = NDArray[np.intp]
 Block = tuple[int, int]  # level and number: samples from number * shortest * 2^level on
 
-LEAVES = 8
-"""Leaves whose sums are added up before they are added to those of earlier ones."""
 SMALLEST_DIGESTS = 4096
 """Different digests that are remembered, to count copies."""
 FEWEST_ROWS = 32
 """Bins for which there is room from the first sample on."""
-COPIED = 2**20
-"""Numbers of a piece that is added at a time."""
+PIECE = 2**20
+"""Numbers of samples that are digested and added at a time: they are in the cache when they are added."""
 
 
 @kept
@@ -65,13 +65,13 @@ class Binning:
     """How samples are dealt into bins; it follows from their shape, columns and the memory, never from their number.
 
     There are ``dealt`` bins for digests, or units for groups if these are ``grouped``; at most ``neighbours`` blocks of
-    at least ``shortest`` samples; 0 where there are none of a kind.  ``leaf`` samples are added one by one, ``samples``
-    of them are kept.  With ``partial``, entries may be missing.
+    at least ``shortest`` samples; 0 where there are none of a kind.  The first stretches have ``stretch`` samples each;
+    ``samples`` are kept.  With ``partial``, entries may be missing.
     """
 
     dealt: int
     neighbours: int
-    leaf: int
+    stretch: int
     samples: int
     shortest: int = 1
     grouped: bool = False
@@ -79,12 +79,14 @@ class Binning:
 
     def level(self, ordinal: int) -> int:
         """The level of blocks when the sample at ``ordinal`` is the last one."""
-        return max(0, math.ceil(math.log2((ordinal + 1) / (self.shortest * self.neighbours))))
+        return (ordinal // (self.shortest * self.neighbours)).bit_length()
 
-    @property
-    def most_level(self) -> int:
-        """The level of the longest blocks that samples are added to: those of a leaf."""
-        return int(math.log2(self.leaf // self.shortest))
+    def stretch_at(self, ordinal: int) -> tuple[int, int]:
+        """The ordinals at which the stretch of a sample begins and ends."""
+        doublings = max(0, (ordinal // self.stretch).bit_length() - 3)
+        length = self.stretch << doublings
+        start = ordinal // length * length
+        return start, start + length
 
 
 @kept
@@ -106,12 +108,14 @@ class BinSums:
 
     def rows_for(self, bins: Indices) -> Indices:
         """Rows of some bins; those that have none get one."""
-        fresh = np.unique(bins[self.row_of[bins] < 0])
-        if len(fresh):
+        rows = self.row_of[bins]
+        if (rows < 0).any():
+            fresh = np.unique(bins[rows < 0])
             self.row_of[fresh] = len(self.bins) + np.arange(len(fresh))
             self.bins = np.concatenate([self.bins, fresh])
             self._make_room(len(self.bins))
-        return self.row_of[bins]
+            rows = self.row_of[bins]
+        return rows
 
     def _make_room(self, rows: int) -> None:
         held = len(self.moments)
@@ -166,13 +170,15 @@ class BinSums:
 
 def with_rows(array: NDArray[Any], more: int) -> NDArray[Any]:
     """An array with so many more rows of zeros."""
-    return np.concatenate([array, np.zeros((more, *array.shape[1:]), array.dtype)])
+    longer = np.zeros((len(array) + more, *array.shape[1:]), array.dtype)
+    longer[: len(array)] = array
+    return longer
 
 
 @kept
 @dataclass
 class Stretch:
-    """The sums of all samples from ordinal ``start`` to ``stop``."""
+    """The sums of all samples from ordinal ``start`` to ``stop``: of one stretch, or of all up to one."""
 
     start: int
     stop: int
@@ -201,18 +207,25 @@ class SmallestDigests:
     def __init__(self) -> None:
         self.digests = np.empty(0, np.uint64)
         self.counts = np.empty(0, np.int64)
+        self._bound = np.uint64(2**64 - 1)  # larger ones do not matter
         self._waiting: list[Digests] = []  # that were not sorted in yet
+        self._n_waiting = 0
 
     def add(self, seen: Digests) -> None:
         """Take the digests of some samples."""
-        self._waiting.append(seen)
-        if sum(map(len, self._waiting)) >= SMALLEST_DIGESTS:
+        small = seen[seen <= self._bound]
+        if not len(small):
+            return
+        self._waiting.append(small)
+        self._n_waiting += len(small)
+        if self._n_waiting >= SMALLEST_DIGESTS:
             self.sort_in()
 
     def sort_in(self) -> None:
         """Count all that were taken."""
         seen = np.concatenate([np.empty(0, np.uint64), *self._waiting])
         self._waiting = []
+        self._n_waiting = 0
         self.take_counts(*np.unique(seen, return_counts=True))
 
     def take_counts(self, seen: Digests, counts: NDArray[np.int64]) -> None:
@@ -222,6 +235,8 @@ class SmallestDigests:
         self.counts = np.bincount(places, np.concatenate([self.counts, counts]), len(self.digests)).astype(np.int64)
         self.digests = self.digests[:SMALLEST_DIGESTS]
         self.counts = self.counts[:SMALLEST_DIGESTS]
+        if len(self.digests) == SMALLEST_DIGESTS:
+            self._bound = self.digests[-1]
 
     def merge(self, other: SmallestDigests) -> None:
         """Take those of another one."""
@@ -232,7 +247,7 @@ class SmallestDigests:
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return int(self.digests.nbytes + self.counts.nbytes + sum(seen.nbytes for seen in self._waiting))
+        return int(self.digests.nbytes + self.counts.nbytes + 8 * self._n_waiting)
 
     def copies(self, n: int) -> int:
         """About how many of ``n`` samples are copies of others; exactly, if all digests are known."""
@@ -244,12 +259,16 @@ class SmallestDigests:
         return round(copies / seen * n)
 
 
+EMPTY = mixed(np.zeros(1, np.uint64))
+"""The digest of a sample of zeros."""
+
+
 def dealt_digests(digest: Digests, samples: NDArray[Any], ordinal: int) -> Digests:
     """Digests that samples are dealt out by.
 
     Samples of zeros only are all the same, and there may be many: they are dealt out by their ordinals.
     """
-    empty = digest == mixed(np.zeros(1, np.uint64))
+    empty = digest == EMPTY
     if not empty.any():
         return digest
     empty &= ~samples.any(axis=1)
@@ -259,36 +278,68 @@ def dealt_digests(digest: Digests, samples: NDArray[Any], ordinal: int) -> Diges
 
 @kept
 class SampleSums(Accumulator):
-    """All that is kept of samples from ordinal ``begin`` on; of ``expected`` samples in all, if that is known."""
+    """All that is kept of samples from ordinal ``begin`` on.
 
-    def __init__(self, design: Design, binning: Binning, begin: int = 0, expected: int | None = None) -> None:
-        super().__init__(design, binning, begin, expected)
+    One that ``goes_on`` is filled in turn by whoever reads all samples: round after round they are added to the same
+    sums.  Others have whole stretches, and are merged with those before.
+    """
+
+    def __init__(self, design: Design, binning: Binning, begin: int = 0, goes_on: bool = False) -> None:
+        super().__init__(design, binning, begin, goes_on)
         self.binning = binning  # also of one that comes from a worker, without its question
+        self.goes_on = goes_on
+        self.begin = begin
         self.end = begin
-        self.expected = expected
         self.dims: tuple[int, ...] = ()
-        self.stretches: list[Stretch] = []  # in their order; the last may be an open leaf
+        self.stretches: list[Stretch] = []  # in their order; the last may be open
         self.blocks: dict[Block, UnitSum] = {}
         self.kept: dict[tuple[int, int], KeptSample] = {}  # by digest and ordinal
         self.loudest: KeptSample | None = None
         self.largest_energy = -1.0
         self.smallest_digests = SmallestDigests()
+        self._kept_bound = 2**64  # digests of all samples that are kept are less, once these are as many as wanted
         self._spare: BinSums | None = None
 
+    def fresh(self) -> SampleSums:
+        """These sums, if they go on; else empty ones of the same samples."""
+        if self.goes_on:
+            return self
+        return SampleSums(*self.question)
+
+    def for_worker(self, sum_bytes: int | None) -> SampleSums:  # noqa: ARG002
+        """Empty sums of the samples that come next; these sums themselves, where they end inside a stretch."""
+        if self.open:
+            return self
+        design, binning, _, _ = self.question
+        return SampleSums(design, binning, self.end)
+
     @property
-    def granule(self) -> int:
-        """Samples that nobody may divide."""
-        return self.binning.leaf
+    def open(self) -> bool:
+        """Whether samples that come next belong to a stretch that has begun."""
+        start, _ = self.binning.stretch_at(self.end)
+        return start < self.end
+
+    def edges(self, n: int) -> list[int]:
+        """Where ``n`` samples that come next may be divided, as numbers of samples from 0 on: at stretches."""
+        if self.open:
+            return [0, n]
+        edges = [0]
+        while edges[-1] < n:
+            _, stop = self.binning.stretch_at(self.end + edges[-1])
+            edges.append(min(n, stop - self.end))
+        return edges
 
     # Adding samples ---------------------------------------------------------------------------------------------------
 
     def add(self, batch: Any, at: int) -> None:
         """Take the samples of a batch, the first of which is number ``at`` of those that are read for this."""
         self.dims = tuple(batch.dims)
-        for rows, samples, seen in batch.stored_pieces(COPIED):
-            ordinal = self.question[2] + at + rows.start
+        ordinal = self.end if self.goes_on else self.begin + at
+        for rows, samples, seen in batch.stored_pieces(PIECE):
             flat_seen = None if seen is None else seen.reshape(len(samples), -1)
-            energies = self._add_piece(samples.reshape(len(samples), -1), flat_seen, batch.places[rows], ordinal)
+            energies = self._add_piece(
+                samples.reshape(len(samples), -1), flat_seen, batch.places[rows], ordinal + rows.start
+            )
             if not np.isfinite(energies).all():
                 batch.check()
                 raise StreamError("the sum of the samples is not finite; divide them by some power of ten.")
@@ -305,14 +356,14 @@ class SampleSums(Accumulator):
         start = 0
         while start < len(samples):
             first = ordinal + start
-            stop = min(len(samples), start + self.binning.leaf - first % self.binning.leaf)
+            stretch_start, stretch_stop = self.binning.stretch_at(first)
+            stop = min(len(samples), start + stretch_stop - first)
             rows = slice(start, stop)
-            leaf = self._open_leaf(first, columns.shape[1], samples.shape[1])
+            if not self.stretches or first == stretch_start:
+                self._open_stretch(first, columns.shape[1], samples.shape[1])
             seen_rows = None if seen is None else seen[rows]
-            energies[rows] = self._add_run(
-                samples[rows], seen_rows, columns[rows], weights[rows], bins[rows], leaf, first
-            )
-            self._move_on(ordinal + stop)
+            energies[rows] = self._add_run(samples[rows], seen_rows, columns[rows], weights[rows], bins[rows], first)
+            self._move_on(ordinal + stop, stretch_stop)
             start = stop
         self.smallest_digests.add(digest)
         self._keep(samples, seen, deals, places, ordinal)
@@ -330,25 +381,22 @@ class SampleSums(Accumulator):
             return design.groups[places] % dealt
         return (deals % np.uint64(dealt)).astype(np.intp)
 
-    def _open_leaf(self, ordinal: int, columns: int, entries: int) -> BinSums:
-        """The sums of the leaf that a sample belongs to."""
-        if not self.stretches or ordinal % self.binning.leaf == 0:
-            sums = self._spare
-            self._spare = None
-            if sums is None:
-                sums = BinSums(max(1, self.binning.dealt), columns, entries, self.binning.partial)
-            self.stretches.append(Stretch(ordinal, ordinal, sums))
-        return self.stretches[-1].sums
+    def _open_stretch(self, ordinal: int, columns: int, entries: int) -> None:
+        sums = self._spare
+        self._spare = None
+        if sums is None:
+            sums = BinSums(max(1, self.binning.dealt), columns, entries, self.binning.partial)
+        self.stretches.append(Stretch(ordinal, ordinal, sums))
 
     def _blocks_of(self, ordinal: int, count: int, columns: int, entries: int) -> tuple[list[UnitSum], Indices]:
-        """The blocks that some samples of one leaf belong to, and which of these each does."""
+        """The blocks that some samples of one stretch belong to, and which of these each does."""
         blocks = []
         rows = np.empty(count, np.intp)
         start = 0
         while start < count:
             first = ordinal + start
-            level = min(self.binning.level(first), self.binning.most_level)
-            length = self.binning.shortest * 2**level
+            level = self.binning.level(first)
+            length = self.binning.shortest << level
             stop = min(count, start + length - first % length)
             block = (level, first // length)
             if block not in self.blocks:
@@ -367,20 +415,20 @@ class SampleSums(Accumulator):
         columns: Array,
         weights: Array,
         bins: Indices,
-        leaf: BinSums,
         ordinal: int,
     ) -> Array:
-        """Add samples of one leaf, the first with that ordinal, to their bins and blocks; their energies."""
+        """Add samples of one stretch, the first with that ordinal, to their bins and blocks; their energies."""
         moments = []
         grams = []
         entry_grams = []
+        sums = self.stretches[-1].sums
         if self.binning.dealt:
-            rows = leaf.rows_for(bins)
-            np.add.at(leaf.counts, rows, 1)
-            moments.append(Target(leaf.moments, rows))
-            grams.append(Target(leaf.grams, rows))
-            if leaf.entry_grams is not None:
-                entry_grams.append(Target(leaf.entry_grams, rows))
+            rows = sums.rows_for(bins)
+            np.add.at(sums.counts, rows, 1)
+            moments.append(Target(sums.moments, rows))
+            grams.append(Target(sums.grams, rows))
+            if sums.entry_grams is not None:
+                entry_grams.append(Target(sums.entry_grams, rows))
         if self.binning.neighbours:
             blocks, rows = self._blocks_of(ordinal, len(samples), columns.shape[1], samples.shape[1])
             moments.append(Target([block.moments for block in blocks], rows))
@@ -394,29 +442,31 @@ class SampleSums(Accumulator):
             pairs = (weighted[:, :, None] * columns[:, None, :]).reshape(len(columns), -1)
             observed = np.ones_like(samples) if seen is None else seen
             add_samples(observed, pairs, weights, entry_grams)
-        return add_samples(samples, weighted, weights, moments, leaf.squares)
+        return add_samples(samples, weighted, weights, moments, sums.squares)
 
-    def _move_on(self, end: int) -> None:
-        """All samples before ordinal ``end`` are in."""
+    def _move_on(self, end: int, stretch_stop: int) -> None:
+        """All samples before ordinal ``end`` are in, of a stretch that ends at ``stretch_stop``."""
         self.end = end
         last = self.stretches[-1]
         last.stop = end
-        if end % self.binning.leaf == 0:
+        if self.binning.neighbours:
+            self._join_blocks()
+        if end == stretch_stop:
             self._join_stretches()
             if self.stretches[-1] is not last:  # its sums are part of others now
                 last.sums.clear()
                 self._spare = last.sums
-        if self.binning.neighbours:
-            self._join_blocks()
 
     def _keep(
         self, samples: NDArray[Any], seen: NDArray[Any] | None, digest: Digests, places: Indices, ordinal: int
     ) -> None:
         """Keep samples with the smallest digests; of those before, the largest go."""
-        wanted = self.binning.samples
-        candidates = np.argsort(digest, kind="stable")[:wanted]
-        if len(self.kept) >= wanted:
-            candidates = candidates[digest[candidates] <= np.uint64(max(self.kept)[0])]
+        candidates = np.arange(len(digest))
+        if self._kept_bound < 2**64:
+            candidates = np.flatnonzero(digest < np.uint64(self._kept_bound))
+            if not len(candidates):
+                return
+        candidates = candidates[np.argsort(digest[candidates], kind="stable")[: self.binning.samples]]
         for row in candidates:
             key = (int(digest[row]), ordinal + int(row))
             values = samples[row].reshape(self.dims).copy()
@@ -425,8 +475,11 @@ class SampleSums(Accumulator):
         self._thin()
 
     def _thin(self) -> None:
-        for key in sorted(self.kept)[self.binning.samples :]:
+        keys = sorted(self.kept)
+        for key in keys[self.binning.samples :]:
             del self.kept[key]
+        if len(keys) >= self.binning.samples:
+            self._kept_bound = keys[self.binning.samples - 1][0]
 
     def _note_loudest(
         self, samples: NDArray[Any], seen: NDArray[Any] | None, energies: Array, places: Indices
@@ -447,8 +500,7 @@ class SampleSums(Accumulator):
         self.stretches += other.stretches
         self._join_stretches()
         self.blocks |= other.blocks
-        if self.blocks:
-            self._join_blocks()
+        self._join_blocks()
         self.kept |= other.kept
         self._thin()
         if other.largest_energy > self.largest_energy:
@@ -457,41 +509,27 @@ class SampleSums(Accumulator):
         self.smallest_digests.merge(other.smallest_digests)
 
     def _join_stretches(self) -> None:
-        """Add up neighbouring stretches that meet: leaves of the same eight, and all eights from the first on."""
-        leaf = self.binning.leaf
-        joined: list[Stretch] = []
-        for stretch in self.stretches:
-            joined.append(stretch)
-            while len(joined) > 1 and self._meet(joined[-2], joined[-1], leaf):
-                last = joined.pop()
-                joined[-1].sums.take(last.sums)
-                joined[-1].stop = last.stop
-        if self.end == self.expected and joined[0].start == 0:
-            for stretch in joined[1:]:
-                joined[0].sums.take(stretch.sums)
-            joined[0].stop = self.end
-            joined = joined[:1]
-        self.stretches = joined
-
-    @staticmethod
-    def _meet(before: Stretch, after: Stretch, leaf: int) -> bool:
-        """Whether the sums of two neighbouring stretches are added up as soon as both are complete."""
-        eight = LEAVES * leaf
-        length = after.stop - after.start
-        if length == leaf and before.start % eight == 0 and after.start // eight == before.start // eight:
-            return True
-        return length == eight and after.start % eight == 0 and before.start == 0 and before.stop == after.start
+        """Add complete stretches to the sums of all samples before them, if those are here."""
+        while len(self.stretches) > 1:
+            first = self.stretches[0]
+            following = self.stretches[1]
+            _, complete = self.binning.stretch_at(following.start)
+            if first.start > 0 or following.stop < complete:
+                return
+            first.sums.take(following.sums)
+            first.stop = following.stop
+            del self.stretches[1]
 
     def _join_blocks(self) -> None:
-        """Make one of two neighbouring blocks until none is shorter than now wanted; unfinished ones wait."""
+        """Make one of two neighbouring blocks that are shorter than those of the last sample, again and again."""
+        if not self.blocks:
+            return
         target = self.binning.level(self.end - 1)
-        for level in range(min((level for level, _ in self.blocks), default=target), target):
-            length = self.binning.shortest * 2**level
+        for level in range(min(level for level, _ in self.blocks), target):
             numbers = sorted(number for block_level, number in self.blocks if block_level == level)
             for number in numbers:
                 right = (level, number + 1)
-                complete = (number + 2) * length <= self.end
-                if number % 2 == 0 and right in self.blocks and complete:
+                if number % 2 == 0 and right in self.blocks:
                     sums = self.blocks.pop((level, number))
                     sums.plus(self.blocks.pop(right))
                     self.blocks[level + 1, number // 2] = sums
@@ -499,6 +537,14 @@ class SampleSums(Accumulator):
     def close(self) -> None:
         """Let go of memory that is not in use."""
         self._spare = None
+
+    def end_here(self) -> None:
+        """No sample follows: the last stretch is added as it is."""
+        self._spare = None
+        while len(self.stretches) > 1:
+            following = self.stretches.pop(1)
+            self.stretches[0].sums.take(following.sums)
+            self.stretches[0].stop = following.stop
 
     @property
     def nbytes(self) -> int:
@@ -513,38 +559,35 @@ class SampleSums(Accumulator):
     # What was found ---------------------------------------------------------------------------------------------------
 
     @property
-    def total(self) -> BinSums:
-        """The sums of all samples."""
-        if len(self.stretches) > 1:
-            first = self.stretches[0]
-            for stretch in self.stretches[1:]:
-                first.sums.take(stretch.sums)
-            first.stop = self.end
-            self.stretches = [first]
-        return self.stretches[0].sums
+    def squares(self) -> Array:
+        """Q (E,), of all samples; once they have ended."""
+        return self.stretches[0].sums.squares
+
+    def digest_sums(self) -> list[UnitSum]:
+        """The sums of every bin of digests, or group, that has samples; once they have ended."""
+        if not self.binning.dealt:
+            return []
+        return self.stretches[0].sums.unit_sums(self.dims)
 
     def neighbour_sums(self) -> list[UnitSum]:
         """The sums of blocks of one length, in their order; a short last one is part of the one before."""
-        length = self.binning.shortest * 2 ** self.binning.level(self.end - 1)
-        joined: dict[int, UnitSum] = {}
-        for level, number in sorted(self.blocks, key=lambda block: block[1] * 2 ** block[0]):
-            sums = self.blocks[level, number]
-            wide_number = number * self.binning.shortest * 2**level // length
-            if (wide_number + 1) * length > self.end and 2 * (self.end % length) < length and wide_number > 0:
-                wide_number -= 1
-            shaped = UnitSum(sums.moments.reshape(-1, *self.dims), sums.gram, sums.n, self._shaped_grams(sums))
-            joined[wide_number] = added(joined.get(wide_number), shaped)
-        return [joined[number] for number in sorted(joined)]
+        if not self.blocks:
+            return []
+        length = self.binning.shortest << self.binning.level(self.end - 1)
+        blocks = []
+        for block in sorted(self.blocks, key=lambda block: block[1]):
+            sums = self.blocks[block]
+            entry_grams = None
+            if self.binning.partial:
+                entry_grams = sums.grams.reshape(*sums.gram.shape, *self.dims)
+            blocks.append(UnitSum(sums.moments.reshape(-1, *self.dims), sums.gram, sums.n, entry_grams))
+        if len(blocks) > 1 and 2 * blocks[-1].n < length:
+            short = blocks.pop()
+            blocks[-1] = added(blocks[-1], short)
+        return blocks
 
-    def _shaped_grams(self, sums: UnitSum) -> Array | None:
-        if not self.binning.partial:
-            return None
-        return sums.grams.reshape(*sums.gram.shape, *self.dims)
 
-
-def added(before: UnitSum | None, sums: UnitSum) -> UnitSum:
-    """Both as one, in new memory if there are two."""
-    if before is None:
-        return sums
+def added(before: UnitSum, sums: UnitSum) -> UnitSum:
+    """Both as one, in new memory."""
     moments = before.moments + sums.moments
     return UnitSum(moments, before.gram + sums.gram, before.n + sums.n, before.grams + sums.grams)
