@@ -33,12 +33,11 @@ import numpy as np
 from tpca.engines import LocalEngine
 from tpca.engines.base import A
 from tpca.errors import StreamError
-from tpca.inference.units import UnitSum, UnitSums
 from tpca.labels import Labels
 from tpca.model import SpikedTensor
 from tpca.randomness import generator
+from tpca.solvers.least_squares.sums import SampleSums
 from tpca.tensors import Answer, DenseBatch, Gradients, Query, SampleGradients, SubBatches, TensorSum
-from tpca.tensors.accumulators import plus
 from tpca.tensors.blocks import Array
 
 PIECE = 2**22  # entries of samples that are drawn at a time
@@ -118,8 +117,8 @@ class LawEngine(_Drawn):
                 drawn = self._drawn((min(step, n - at), *self.dims), 1.0)
                 part.add(DenseBatch(drawn), at)
             part.finish()
-        elif isinstance(part, UnitSums):
-            drawn = self._fill_units(part, n)
+        elif isinstance(part, SampleSums):
+            drawn = self._fill_sums(part, n)
         elif isinstance(part, TensorSum | Gradients):
             drawn = self._drawn(self.dims, 1 / math.sqrt(n))
             part.add_mean(drawn, n)
@@ -134,19 +133,22 @@ class LawEngine(_Drawn):
         self.buffer_bytes = max(self.buffer_bytes, drawn.nbytes)
         return part
 
-    def _fill_units(self, part: UnitSums, n: int) -> Array:
-        """Sums of the units of the next ``n`` samples, each from one draw; for the mean of all samples only."""
-        design, units = part.question
-        if not design.plain:
-            raise StreamError("the law of a mean knows no y, weights or groups; draw samples instead.")
-        counts = np.unique(units.of(self._place + np.arange(n), None), return_counts=True)
-        drawn = np.zeros(self.dims)
-        for number, count in zip(*counts, strict=True):
-            drawn = self._drawn(self.dims, 1 / math.sqrt(count))
-            own = UnitSum(count * drawn[None], np.array([[float(count)]]), int(count))
-            plus(part.units, {int(number): own})
-        part.n = n
-        return drawn
+    def _fill_sums(self, part: SampleSums, n: int) -> Array:
+        """Sums of the next ``n`` samples, one draw for every bin of neighbours; for the mean of all samples only.
+
+        Sums of squares are their expectation: of thousands of entries they hardly differ from it.
+        """
+        design, binning = part.question[:2]
+        if not design.plain or not binning.neighbours or not binning.dealt:
+            raise StreamError("the law of a mean knows no y, weights, groups or dependence; draw samples instead.")
+
+        def draw(count: int) -> Array:
+            return (count * self._drawn(self.dims, 1 / math.sqrt(count))).reshape(-1)
+
+        signal = np.zeros(self.dims) if self._signal is None else self._signal
+        squares = n * self._scale**2 * (1 + signal.reshape(-1) ** 2)
+        part.add_drawn(n, draw, squares)
+        return squares
 
     def _scatter(self, part: Gradients, n: int) -> None:
         """Answers for sub-batches, whose mean is the one that was drawn."""

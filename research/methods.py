@@ -12,9 +12,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from research.baselines import BASELINES
-from tpca.inference.design import Design
 from tpca.solvers.estimate import Estimate
-from tpca.solvers.least_squares.solver import LEAST_BINS, held_bytes
+from tpca.solvers.least_squares.plan import least_bytes
 from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS
 from tpca.tensors.blocks import Partition
 
@@ -72,7 +71,7 @@ class Method:
 
 
 _EVERY = (
-    Method("mean", "least squares", lambda d: held_bytes(d, LEAST_BINS, Design()) / 8, step=-1),
+    Method("mean", "least squares", lambda d: least_bytes(d) / 8, step=-1),
     Method("als", "ALS, spectral start", held_mean, "ALS"),
     Method("amp", "AMP", held_mean, "AMP", least_order=3),
     Method("unfolding", "unfolding", held_mean, "Unfolding", step=1),

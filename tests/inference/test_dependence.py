@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from tpca.inference.units import Contributions, UnitSum
 
 from tpca import TensorPCA
 from tpca.inference.design import read_design
-from tpca.inference.units import Contributions, UnitSum
 
 
 def sorted_classes(rng, labels, levels):

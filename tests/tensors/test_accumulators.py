@@ -15,6 +15,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from tpca.inference.units import Contributions, Units, UnitSums
 
 import naive
 import tpca
@@ -30,7 +31,6 @@ from tpca.engines import base as groups
 from tpca.engines.base import cut_samples
 from tpca.errors import DeviceMemoryError, SampleError, StreamError, TpcaError
 from tpca.inference.design import Design
-from tpca.inference.units import Contributions, Units, UnitSums
 from tpca.randomness import generator
 from tpca.solvers import folds
 from tpca.solvers.components import Components

@@ -182,12 +182,11 @@ def _described(stream: Stream, path: str) -> dict[str, Any]:
     from tpca.data.write import truth_path
     from tpca.inference.design import Design
     from tpca.solvers.build import build_solver
-    from tpca.solvers.least_squares.solver import LeastSquares, held_bytes
+    from tpca.solvers.least_squares.solver import LeastSquares
 
     solver, reason = build_solver("auto", "mean", stream, Design(), {"whiten": "auto"}, frozenset(), {})
     if isinstance(solver, LeastSquares):
-        plan = solver.plan(stream, Design())
-        memory = held_bytes(stream.dims, plan.units, Design(), stream.partial)
+        memory = solver.plan(stream, Design()).nbytes
     else:
         memory = solver.budget(stream.dims)
     dtype = getattr(stream, "stored_dtype", stream.dtype)

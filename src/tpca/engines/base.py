@@ -125,6 +125,8 @@ class StreamEngine:
 
     stream: Stream
     stops_within: float | None = None
+    remote = False
+    """Whether sums come back from other processes, so that rounds should be few."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -288,7 +290,7 @@ def cut_samples(layout: Layout | None, dtype: Any, blank: Accumulator, place: in
 
     2^p groups of whole batches, about equal; batches that stay alone are a group each.
     """
-    if layout is None or (layout.private and n is not None):
+    if layout is None or blank.goes_on or (layout.private and n is not None):
         return Cut((0,), False)
     end = int(layout.bounds[-1])
     stop = end if n is None else min(place + n, end)

@@ -41,12 +41,13 @@ class LocalEngine(StreamEngine):
         while (batch := self._take(None if n is None else n - taken)) is not None:
             _add(groups.part_of(cut.group(self._batch.first)), batch, taken)
             taken += len(batch)
-            self._note_buffer(groups.nbytes)
+            self._note_buffer(0 if blank.goes_on else groups.nbytes)
         if not taken:
             return blank.fresh()
         part = groups.merged() if cut.closes else groups.part_of(0)
         part.finish()
-        self._note_buffer(part.nbytes)
+        if not blank.goes_on:  # what goes on is the solver's, and not in flight
+            self._note_buffer(part.nbytes)
         return part
 
     def _note_buffer(self, held: int) -> None:
@@ -87,22 +88,23 @@ class PushEngine(Generic[A]):
         self.dims, self.labels, self.partial = dims, labels, partial
         self.buffer_bytes = self.n_skipped = 0
         self.pending: A | None = None
+        self.waiting = 0
+        """Samples of a round that is not complete."""
 
     def push(self, batch: Batch, blank: A, n: int) -> A | None:
         """Add a batch, of no more samples than are missing, to those of ``n``; the accumulator when all are there."""
         part = blank.fresh() if self.pending is None else self.pending
-        _add(part, batch, part.n)
-        self.buffer_bytes = max(self.buffer_bytes, batch.nbytes + part.nbytes)
-        self.pending = None if part.n >= n else part
-        if self.pending is not None:
+        _add(part, batch, self.waiting)
+        self.waiting += len(batch)
+        held = 0 if part.goes_on else part.nbytes
+        self.buffer_bytes = max(self.buffer_bytes, batch.nbytes + held)
+        if self.waiting < n:
+            self.pending = part
             return None
+        self.pending = None
+        self.waiting = 0
         part.finish()
         return part
-
-    @property
-    def waiting(self) -> int:
-        """Samples of a round that is not complete."""
-        return 0 if self.pending is None else self.pending.n
 
 
 def is_engine(source: Any) -> TypeGuard[Engine]:

@@ -9,7 +9,7 @@ symbol                code
 ====================  ==========================================================
 z = (a, y)            ``Design.columns``, nuisances first
 w                     ``Design.weights``
-unit of a sample      :class:`~tpca.inference.units.Units`
+unit of a sample      :class:`~tpca.solvers.least_squares.sums.SampleSums`
 ====================  ==========================================================
 """
 

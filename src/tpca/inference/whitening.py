@@ -13,18 +13,27 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tpca.checkpoint import kept
-from tpca.inference.units import by_pieces
+from tpca.inference.regression import PIECE
 from tpca.tensors.blocks import Array
 
 LONGEST = 2048  # entries; a longer mode is left as it is: its d² numbers would cost more than they tell
 MOST_LOUD = 6  # directions that are taken down at most
 LOUD = 2.0  # times as loud as the next
+
+
+def by_pieces(function: Callable[[Array], Array], rows: Array) -> Array:
+    """A function of tensors (n, *dims) that gives as many of that shape, of a few at a time: its copies stay small."""
+    values = np.empty_like(rows)
+    step = max(1, PIECE // max(1, rows[0].size))
+    for start in range(0, len(rows), step):
+        values[start : start + step] = function(rows[start : start + step])
+    return values
 
 
 def sphere(rows: Array) -> Array:

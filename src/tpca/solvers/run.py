@@ -370,9 +370,12 @@ class Feed:
 
     def estimate(self) -> Estimate:
         """What the run would say if the samples ended here; the run itself goes on."""
-        ending, pending = self._run.silent_copy(), copy.deepcopy(self.engine.pending)
+        ending = self._run.silent_copy()
+        pending = self.engine.pending
         with calm_blas(math.prod(self.engine.dims)):
-            if pending is not None and ending.ask() is not None:
+            # What goes on is the run's own, and in the copy already.
+            if pending is not None and not pending.goes_on and ending.ask() is not None:
+                pending = copy.deepcopy(pending)
                 pending.finish()
                 ending.tell(pending)
             ending.close()

@@ -68,10 +68,16 @@ class Accumulator:
 
     SUMS: ClassVar[tuple[str, ...]] = ()
     LISTS: ClassVar[tuple[str, ...]] = ()
+    goes_on = False
+    """Whether samples are added to this one, round after round; :meth:`edges` then says where they may be divided."""
 
     def __init__(self, *question: Any) -> None:
         self.question = question
         self.n = 0
+
+    def edges(self, n: int) -> list[int]:
+        """Where ``n`` samples that come next may be divided among workers, as numbers of samples from 0 on."""
+        raise NotImplementedError
 
     def fresh(self) -> Self:
         """An empty one with the same question."""

@@ -1,13 +1,14 @@
 r"""Digests of samples: a number that their entries alone decide, whatever the order in which samples come.
 
-With fixed numbers :math:`r_e`, uniform between -1 and 1, the products :math:`x_e r_e` of a sample x are folded: its
-entries are cut into rows of ``WIDTH``, all rows are added up, and of the sums the second half is added to the first,
-again and again, until ``LANES`` are left.  Their bits, times fixed odd numbers, are added up and mixed (SplitMix64;
-Steele, Lea and Flood 2014).
+A sample x is cut into rows of ``WIDTH`` entries.  With fixed numbers :math:`a_r, b_w`, uniform between -1 and 1,
+:math:`t_w = b_w\sum_r a_rx_{rw}`, and t is folded: its second half is added to the first, again and again, until
+``LANES`` numbers are left.  Their bits, times fixed odd numbers, are added up and mixed (SplitMix64; Steele, Lea and
+Flood 2014).
 
-All is done entry by entry, in the dtype of the sample, so every processor and every library of linear algebra gives
-the same bits.  Every entry counts: the borders of images are often empty.  Multiples of the bits of entries, which are
-cheaper still, do not tell samples of zeros and ones apart: these bits end in dozens of zeros.
+All is done entry by entry, in the dtype of the sample, without a library of linear algebra, so that the bits do not
+depend on threads, nor on how many samples come at a time.  Every entry counts: the borders of images are often empty.
+Multiples of the bits of entries, which are cheaper still, do not tell samples of zeros and ones apart: these bits end
+in dozens of zeros.
 """
 
 from __future__ import annotations
@@ -23,49 +24,50 @@ Digests = NDArray[np.uint64]
 LANES = 16
 """Sums that are left of a sample: of float32, 16 times 24 bits."""
 WIDTH = 1024
-"""Entries of a row: sums of a row stay in the fastest cache."""
+"""Entries of a row: sums of rows stay in the fastest cache."""
 PRODUCTS = 2**17
-"""Products of small samples that are formed at a time: about a cacheful."""
+"""Numbers of row sums that are worked on at a time: about a cacheful."""
 SEED = 20260
+ROW_SEED = 20262
 
 
 def digests(samples: NDArray[Any]) -> Digests:
     """The digest (n,) of every row of samples (n, E), which are float32 or float64."""
-    entries = samples.shape[1]
-    factors = factors_of(entries, samples.dtype.str)
-    step = max(1, PRODUCTS // max(1, entries))
-    if entries >= WIDTH:
-        step = 1
-    digest = np.empty(len(samples), np.uint64)
-    products = np.empty((min(step, len(samples)), entries), samples.dtype)
-    for start in range(0, len(samples), step):
-        rows = samples[start : start + step]
-        lanes = folded(rows, factors, products[: len(rows)])
-        digest[start : start + step] = words_of(lanes)
+    count = samples.shape[0]
+    width = min(samples.shape[1], WIDTH)
+    step = max(1, PRODUCTS // max(1, width))
+    digest = np.empty(count, np.uint64)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):  # whoever uses the samples judges them
+        for start in range(0, count, step):
+            piece = samples[start : start + step]
+            products = row_sums(piece) * factors_of(width, samples.dtype.str)
+            digest[start : start + step] = words_of(folded(products))
     return mixed(digest)
 
 
-def folded(samples: NDArray[Any], factors: NDArray[Any], products: NDArray[Any]) -> NDArray[Any]:
-    """Sums (n, LANES or fewer) of all ``products`` of entries and factors, which are formed in that memory."""
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):  # whoever uses the samples judges them
-        np.multiply(samples, factors, out=products)
-        if products.shape[1] > WIDTH:
-            products = added_rows(products)
-        width = products.shape[1]
-        while width > LANES:
-            half = (width + 1) // 2
-            products[:, : width - half] += products[:, half:width]
-            width = half
-        return products[:, :width] + 0.0  # -0 is 0
+def row_sums(samples: NDArray[Any]) -> NDArray[Any]:
+    """The sum (n, WIDTH) of all rows of WIDTH entries, each times a number; a sample that is shorter is one row."""
+    count, entries = samples.shape
+    if entries <= WIDTH:
+        return samples
+    n_rows = entries // WIDTH
+    whole = n_rows * WIDTH
+    factors = factors_of(n_rows + 1, samples.dtype.str, ROW_SEED)
+    sums = np.empty((count, WIDTH), samples.dtype)
+    for sample, row_sum in zip(samples, sums, strict=True):
+        np.einsum("r,rw->w", factors[:n_rows], sample[:whole].reshape(n_rows, WIDTH), out=row_sum)
+    sums[:, : entries - whole] += factors[n_rows] * samples[:, whole:]
+    return sums
 
 
-def added_rows(products: NDArray[Any]) -> NDArray[Any]:
-    """The sum (n, WIDTH) of all rows of WIDTH entries; a last row that is shorter is added to its first columns."""
-    count, entries = products.shape
-    whole = entries // WIDTH * WIDTH
-    sums = np.add.reduce(products[:, :whole].reshape(count, -1, WIDTH), axis=1)
-    sums[:, : entries - whole] += products[:, whole:]
-    return np.asarray(sums)
+def folded(products: NDArray[Any]) -> NDArray[Any]:
+    """Sums (n, LANES or fewer) of all products (n, w), which are used up."""
+    width = products.shape[1]
+    while width > LANES:
+        half = (width + 1) // 2
+        products[:, : width - half] += products[:, half:width]
+        width = half
+    return products[:, :width] + 0.0  # -0 is 0
 
 
 def words_of(lanes: NDArray[Any]) -> Digests:
@@ -84,10 +86,10 @@ def mixed(words: Digests) -> Digests:
 
 
 @functools.lru_cache(maxsize=4)
-def factors_of(entries: int, dtype: str) -> NDArray[Any]:
-    """The fixed numbers :math:`r_e` of samples with so many entries."""
-    rng = np.random.default_rng(SEED)
-    uniform = 2 * rng.random(entries, dtype=np.float32) - 1
+def factors_of(count: int, dtype: str, seed: int = SEED) -> NDArray[Any]:
+    """So many fixed numbers :math:`a` or :math:`b`."""
+    rng = np.random.default_rng(seed)
+    uniform = 2 * rng.random(count, dtype=np.float32) - 1
     return uniform.astype(dtype)
 
 

@@ -8,6 +8,9 @@ Queries travel, data do not.  In every call of ``reduce``
    are stored, the next one while one is in use, and reduces them;
 3. what is left of the runs is merged on the workers, eight at a time, until at most eight are left for this process.
 
+An accumulator that goes on (:class:`~tpca.tensors.Accumulator`) is divided at edges of its own, one run for every
+worker; all runs are merged on the workers, and one part comes back.
+
 A run is a pure function of stored data and accumulator.  If a worker dies its runs are done again by others, with the
 same bits; if all die, the whole round is, by those that come.  Between rounds a worker keeps the batch it read last and
 reads the one it will probably need next.
@@ -28,7 +31,7 @@ from tpca.data import open_stream
 from tpca.data.base import NumberedStream, without_empty
 from tpca.engines.base import A, Cut, Receipt, StreamEngine, cut_samples, merge_all, sum_bytes
 from tpca.engines.dask.cluster import Cluster, WorkersGoneError
-from tpca.engines.dask.tasks import Fragment, Work, look_at, merge_outcomes, reduce_groups, unpickled
+from tpca.engines.dask.tasks import Fragment, Piece, Work, look_at, merge_outcomes, reduce_groups, unpickled
 from tpca.errors import StreamError
 from tpca.tensors import Accumulator
 
@@ -56,6 +59,7 @@ class DaskEngine(StreamEngine):
 
     stream: NumberedStream
     stops_within = STOPS
+    remote = True
 
     def __init__(self, client: Any, source: Any, patience: float = 60.0, hold: float = 0.0) -> None:
         stream: Any = open_stream(source)
@@ -104,86 +108,111 @@ class DaskEngine(StreamEngine):
         return now
 
     def _reduce(self, blank: A, n: int | None) -> A:
-        cut = cut_samples(self.stream.layout, self.stream.dtype, blank, self._place, n)
-        self._wanted = left = int(self.stream.layout.bounds[-1]) if n is None else n
-        fragments: list[Fragment] = []
-        while (fragment := self._take(left)) is not None:
-            fragments.append(fragment)
-            left -= len(fragment)
-        if not fragments:
+        layout = self.stream.layout
+        cut = cut_samples(layout, self.stream.dtype, blank, self._place, n)
+        self._wanted = int(layout.bounds[-1]) if n is None else n
+        edges = [0, self._wanted]
+        if blank.goes_on:
+            edges = blank.edges(self._wanted)
+        pieces = self._pieces(edges, cut)
+        if not pieces:
             return blank.fresh()
-        outcomes = self._outcomes(blank, cut, fragments)
-        found = [outcome for outcome in outcomes if outcome is not None]
-        self.buffer_bytes = max(self.buffer_bytes, *(outcome.buffer_bytes for outcome in found))
+        outcomes = self._outcomes(blank, cut, pieces)
+        reached = [outcome for outcome in outcomes if outcome is not None]
+        self.buffer_bytes = max(self.buffer_bytes, *(outcome.buffer_bytes for outcome in reached))
         if self._receipt is not None:
-            self._receipt.add([one for outcome in found for one in outcome.digests])
+            by_end = {stop: digest for outcome in reached for stop, digest in outcome.digests}  # two may read a batch
+            self._receipt.add(list(by_end.items()))
         if not self._keeps:  # blocks that nobody needs any more
-            last = fragments[-1].number
+            last = pieces[-1].fragment.number
             self._lazy = {number: parts for number, parts in self._lazy.items() if number == last}
         root: Any = merge_all([None if outcome is None else outcome.part for outcome in outcomes])
+        if blank.goes_on:
+            blank.merge(root)
+            return blank
         root.question = blank.question
         root.finish()
         merged: A = root
         return merged
 
-    def _outcomes(self, blank: Accumulator, cut: Cut, fragments: Sequence[Fragment]) -> list[Any]:
+    def _pieces(self, edges: Sequence[int], cut: Cut) -> list[Piece]:
+        """All samples up to the last edge, in pieces that belong to one batch, and lie between two edges.
+
+        The group of a piece is that of its batch, or the number of its edge where there are several.
+        """
+        pieces = []
+        taken = 0
+        for number, stop in enumerate(edges[1:]):
+            while taken < stop and (fragment := self._take(stop - taken)) is not None:
+                group = number
+                if len(edges) == 2:
+                    group = cut.group(fragment.first)
+                pieces.append(Piece(fragment, group, taken))
+                taken += len(fragment)
+        return pieces
+
+    def _outcomes(self, blank: Accumulator, cut: Cut, pieces: Sequence[Piece]) -> list[Any]:
         """What is left of the groups, in their order, ``None`` where all samples were left out.
 
         Tasks are meant for certain workers; once those are gone, the same tasks are for anybody.
         """
         for bound in (True, False):
-            futures = self._submit(blank, cut, fragments, bound)
+            futures = self._submit(blank, cut, pieces, bound)
             with contextlib.suppress(WorkersGoneError):
-                found = iter(self.cluster.gather([future for future in futures if future is not None]))
-                return [None if future is None else next(found) for future in futures]
+                results = iter(self.cluster.gather([future for future in futures if future is not None]))
+                return [None if future is None else next(results) for future in futures]
         raise AssertionError("tasks for anybody are not kept for workers that are gone")
 
-    def _submit(self, blank: Accumulator, cut: Cut, fragments: Sequence[Fragment], bound: bool) -> list[Any]:
+    def _submit(self, blank: Accumulator, cut: Cut, pieces: Sequence[Piece], bound: bool) -> list[Any]:
         """All tasks of a reading; the futures of what is left at its end, in the order of the groups."""
-        workers, layout = self.cluster.workers(), self.stream.layout
-        runs = cut.leaves if layout.alone else runs_of(cut.leaves, len(workers))
-        per_run, at = cut.leaves // runs, 0
-        pieces: dict[int, list[tuple[Fragment, int, int]]] = {}
-        for fragment in fragments:
-            group = cut.group(fragment.first)
-            pieces.setdefault(group // per_run, []).append((fragment, group, at))
-            at += len(fragment)
+        workers = self.cluster.workers()
+        layout = self.stream.layout
+        if blank.goes_on:
+            runs = shared_out(pieces, len(workers))
+        else:
+            runs = runs_of_groups(pieces, cut, layout.alone, len(workers))
         number = next(self._reduce_number)
-        homes = {run: (run * len(workers) // runs + self._turn) % len(workers) for run in pieces}
-        places: list[str | None] = [*workers] if bound else [None] * len(workers)
+        count = len(runs)
+        present = [run for run in range(count) if runs[run]]
+        homes = {run: (run * len(workers) // count + self._turn) % len(workers) for run in present}
+        places: list[str | None] = [None] * len(workers)
+        if bound:
+            places = [*workers]
         question: Any = pickle.dumps(blank.for_worker(sum_bytes(layout, self.stream.dtype)), protocol=5)
-        if len(pieces) > 1:
-            home = places[homes[min(pieces)]]
+        if len(present) > 1:
+            home = places[homes[present[0]]]
             question = self.cluster.submit(unpickled, question, key=self._key("question", number), worker=home)
-        after, hold = None if self._receipt is None else self._receipt.end, self._hold / len(workers)
-        tasks: list[Any] = [None] * runs
-        for run, some in pieces.items():
-            begin, end = some[0][0], some[-1][0]
-            first, last = (int(layout.bounds[one.number]) for one in (begin, end))
-            span = f"samples {first + begin.start} to {last + end.stop - 1}"
+        after = None if self._receipt is None else self._receipt.end
+        tasks: list[Any] = [None] * count
+        for run in present:
+            begin = runs[run][0].fragment
+            end = runs[run][-1].fragment
+            first = int(layout.bounds[begin.number]) + begin.start
+            last = int(layout.bounds[end.number]) + end.stop - 1
             # The last worker goes on with what comes next, if it knows by itself which batch that is.
-            goes_on = run == max(pieces) and not self._in_place and layout.certain and end.number + 1 < layout.count
+            goes_on = run == present[-1] and not self._in_place and layout.certain and end.number + 1 < layout.count
             tasks[run] = self.cluster.submit(
                 reduce_groups,
                 self._remote,
-                Work(self._token, tuple(some), end.number + 1 if goes_on else None, hold, after),
+                Work(self._token, runs[run], end.number + 1 if goes_on else None, self._hold / len(workers), after),
                 question,
-                self._parts(*(fragment.number for fragment, _, _ in some)),
-                key=self._key(span, number, run),
+                self._parts(*(piece.fragment.number for piece in runs[run])),
+                key=self._key(f"samples {first} to {last}", number, run),
                 worker=None if self._in_place else places[homes[run]],
             )
-        self._turn = homes[max(pieces)]  # it has the batch that the next samples begin with
+        self._turn = homes[present[-1]]  # it has the batch that the next samples begin with
         level = 0
-        while (fan := merge_fan(len(tasks), len(workers), level)) > 1:
-            groups = [tasks[i : i + fan] for i in range(0, len(tasks), fan)]
-            tasks = [
-                None
-                if all(task is None for task in group)
-                else self.cluster.submit(merge_outcomes, group, key=self._key("merge", number, level, i))
-                for i, group in enumerate(groups)
-            ]
+        while (fan := merge_fan(len(tasks), len(workers), level, blank.goes_on)) > 1:
+            groups = [tasks[start : start + fan] for start in range(0, len(tasks), fan)]
+            tasks = [self._merged(group, number, level, place) for place, group in enumerate(groups)]
             level += 1
         return tasks
+
+    def _merged(self, tasks: Sequence[Any], *numbers: int) -> Any:
+        """A task that merges what some leave; ``None`` where all are missing."""
+        if all(task is None for task in tasks):
+            return None
+        return self.cluster.submit(merge_outcomes, list(tasks), key=self._key("merge", *numbers))
 
     def _parts(self, *numbers: int) -> dict[int, Any]:
         """The blocks of a Dask array that some batches are, wherever they are; nothing for files."""
@@ -209,6 +238,29 @@ class DaskEngine(StreamEngine):
 # How the groups of a round are shared out among workers; nothing of it changes a bit of the result.
 
 
+def runs_of_groups(pieces: Sequence[Piece], cut: Cut, alone: bool, workers: int) -> list[tuple[Piece, ...]]:
+    """The pieces of every task: those of as many neighbouring groups."""
+    count = cut.leaves
+    if not alone:
+        count = runs_of(cut.leaves, workers)
+    per_run = cut.leaves // count
+    runs: list[list[Piece]] = [[] for _ in range(count)]
+    for piece in pieces:
+        runs[piece.group // per_run].append(piece)
+    return [tuple(run) for run in runs]
+
+
+def shared_out(pieces: Sequence[Piece], workers: int) -> list[tuple[Piece, ...]]:
+    """The pieces of every task, one for each worker, of about as many samples; pieces of a group stay together."""
+    total = sum(len(piece.fragment) for piece in pieces)
+    runs: list[list[Piece]] = [[] for _ in range(workers)]
+    for _, members in itertools.groupby(pieces, key=lambda piece: piece.group):
+        group = list(members)
+        middle = group[0].at + sum(len(piece.fragment) for piece in group) / 2
+        runs[min(int(middle * workers / total), workers - 1)] += group
+    return [tuple(Piece(piece.fragment, 0, piece.at) for piece in run) for run in runs]
+
+
 def power_of_two(count: int) -> int:
     """The least power of two that is no less."""
     return 1 << max(0, count - 1).bit_length()
@@ -223,8 +275,13 @@ def runs_of(leaves: int, workers: int) -> int:
     return min(leaves, runs if runs == workers else 4 * runs)
 
 
-def merge_fan(parts: int, workers: int, level: int) -> int:
-    """How many parts to merge at once on the workers: first those of one worker; 1 when the rest goes to the client."""
+def merge_fan(parts: int, workers: int, level: int, to_one: bool = False) -> int:
+    """How many parts to merge at once on the workers: first those of one worker; 1 when the rest goes to the client.
+
+    That is one part, if it is ``to_one``.
+    """
+    if to_one:
+        return min(FAN, parts)
     if parts <= min(FAN, power_of_two(workers)):
         return 1
     return min(FAN, max(2, parts // power_of_two(workers))) if level == 0 else FAN

@@ -55,12 +55,20 @@ class Fragment:
 
 
 @dataclass(frozen=True)
+class Piece:
+    """A fragment, the group it belongs to, and ``at``, how many samples of the reading come before it."""
+
+    fragment: Fragment
+    group: int
+    at: int
+
+
+@dataclass(frozen=True)
 class Work:
     """Some neighbouring groups of a reading."""
 
     token: str
-    pieces: tuple[tuple[Fragment, int, int], ...]
-    """Fragments, their groups, and how many samples were read before each."""
+    pieces: tuple[Piece, ...]
     ahead: int | None
     """The batch that this worker will probably need next."""
     hold: float = 0.0
@@ -94,18 +102,19 @@ def reduce_groups(
     asked: Accumulator = unpickled(blank) if isinstance(blank, bytes) else blank  # bytes: for this task alone
     groups, most = Groups(asked), 0
     found: list[BatchDigest | None] = []
-    numbers = list(dict.fromkeys(fragment.number for fragment, _, _ in work.pieces))
+    numbers = list(dict.fromkeys(piece.fragment.number for piece in work.pieces))
     following = dict(zip(numbers, [*numbers[1:], work.ahead], strict=True))
     number, batch = -1, None
-    for fragment, group, at in work.pieces:
+    for piece in work.pieces:
+        fragment = piece.fragment
         if batch is None or fragment.number != number:
             number = fragment.number
             batch = cache.read(work.token, number, following[number], reader.read, work.hold)
             if work.after is not None:
                 found.append(reader.digest(number, batch, work.after))
             batch.first = fragment.first
-        part = groups.part_of(group)
-        reader.attempt(fragment, part.add, batch[fragment.start : fragment.stop], at)
+        part = groups.part_of(piece.group)
+        reader.attempt(fragment, part.add, batch[fragment.start : fragment.stop], piece.at)
         most = max(most, 2 * batch.nbytes + groups.nbytes)
     root = groups.merged()
     root.question = ()  # whoever asked has it

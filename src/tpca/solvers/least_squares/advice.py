@@ -15,9 +15,9 @@ from tpca.tensors.blocks import Array
 from tpca.wording import count, shape
 
 if TYPE_CHECKING:
-    from tpca.solvers.least_squares.conclusion import Conclusion
+    from tpca.solvers.least_squares.conclusion import Conclusion, Reading
     from tpca.solvers.least_squares.question import Answer
-    from tpca.solvers.least_squares.solver import LeastSquaresRun
+    from tpca.solvers.least_squares.samples import SampleLook
 
 CERTAIN = 2.33
 """z of the correlation of neighbours: 1 % of independent samples have as much."""
@@ -40,28 +40,28 @@ IN_ORDER = 0.8
 """Correlation of y with the order of the samples."""
 
 
-def advice_of(conclusions: Sequence[Conclusion], run: LeastSquaresRun) -> Iterator[str]:
+def advice_of(conclusions: Sequence[Conclusion], reading: Reading, look: SampleLook) -> Iterator[str]:
     """All that there is to say, question by question; on samples and design once."""
     for conclusion in conclusions:
         if conclusion.flips.why_not:
             yield conclusion.flips.why_not
     yield from on_correlation(conclusions)
-    unit_count = len(conclusions[0].parts)
-    group_count = len(run.design.group_names)
+    unit_count = conclusions[0].n_units
+    group_count = len(reading.design.group_names)
     if group_count > unit_count:
         yield (
             f"{group_count:,} groups were dealt into {unit_count:,} units, which is what the memory allows. For more, "
             "raise memory_limit."
         )
-    level = 1 - run.solver.confidence
+    level = 1 - reading.solver.confidence
     for conclusion in conclusions:
         question = f"{conclusion.answer.name}: " if len(conclusions) > 1 else ""
-        for line in on_components(conclusion, run.solver.n_components, level):
+        for line in on_components(conclusion, reading.solver.n_components, level):
             yield f"{question}{line}"
         for line in on_strengths(conclusion, level):
             yield f"{question}{line}"
-    yield from on_samples(conclusions[0], run, level)
-    yield from on_design(run.design, run.solver.dependence)
+    yield from on_samples(conclusions[0], look, reading.sums.n, level)
+    yield from on_design(reading.design, reading.solver.dependence)
 
 
 def on_correlation(conclusions: Sequence[Conclusion]) -> Iterator[str]:
@@ -70,7 +70,7 @@ def on_correlation(conclusions: Sequence[Conclusion]) -> Iterator[str]:
     if not tested:
         return
     most = max(tested, key=lambda conclusion: conclusion.inflation)
-    unit_count = len(most.parts)
+    unit_count = most.n_units
     known_to = 1 + 1 / math.sqrt(2 * max(unit_count - 1, 1))  # an error that comes from so many units
     if most.z > CERTAIN and math.sqrt(most.inflation) > known_to:
         # f = (1 + r)/(1 - r) of samples whose correlation falls geometrically
@@ -86,7 +86,7 @@ def on_components(conclusion: Conclusion, wanted: int | str, level: float) -> It
     """How far components can be told apart."""
     answer = conclusion.answer
     fitted = int(np.count_nonzero(answer.sizes))
-    long_axes = [length for length in answer.parts.shape if length > 1]
+    long_axes = [length for length in answer.regression.shape if length > 1]
     if isinstance(wanted, int) and 0 < fitted < wanted:
         yield (
             f"{count(fitted, 'component is', 'components are')} all that there is to fit, and {wanted} were asked for: "
@@ -134,7 +134,7 @@ def on_pairs(conclusion: Conclusion, level: float) -> Iterator[str]:
 
 def most_sound(answer: Answer) -> int:
     """The largest number of components that can be told apart, and whose fit needs no ridge."""
-    long_axes = [length for length in answer.parts.shape if length > 1]
+    long_axes = [length for length in answer.regression.shape if length > 1]
     without_ridge = [fit.rank for fit in answer.joint_fits if not fit.ridge]
     return next(rank for rank in reversed(without_ridge) if told_apart(long_axes, rank))
 
@@ -201,15 +201,11 @@ def on_strengths(conclusion: Conclusion, level: float) -> Iterator[str]:
         )
 
 
-def on_samples(conclusion: Conclusion, run: LeastSquaresRun, level: float) -> Iterator[str]:
-    """What the second pass saw."""
-    look = run.residuals
-    if look is None:
-        return
-    parts = conclusion.parts
+def on_samples(conclusion: Conclusion, look: SampleLook, n: int, level: float) -> Iterator[str]:
+    """What samples show of the noise."""
     is_mean = conclusion.answer.name == ""
-    size = float(np.linalg.norm(parts.D))
-    if is_mean and size <= NO_MEAN * np.sqrt(look.square) / parts.n:
+    size = float(np.linalg.norm(conclusion.regression.estimate))
+    if is_mean and size <= NO_MEAN * math.sqrt(look.noise_energy) / n:
         yield (
             f"The mean of all samples is zero to rounding ({size:.1e}): it seems to have been subtracted. Give the "
             "samples as they were, or use target='variance' or 'effect'."
@@ -219,12 +215,9 @@ def on_samples(conclusion: Conclusion, run: LeastSquaresRun, level: float) -> It
             f"Heavy tails: the kurtosis of residuals is {look.kurtosis:.0f} (3 for normal noise). Clipping may help: "
             "preprocess=lambda x: np.clip(x, low, high)."
         )
-    if parts.n >= 12 and look.loudest > max(LOUD_SAMPLE, 6 / parts.n) * look.square:
-        yield (
-            f"One sample has {look.loudest / look.square:.0%} of all noise energy. Look at it; leave it out if it is "
-            "damaged."
-        )
-    if is_mean and look.skewness > SKEWED and parts.n >= 8:
+    if n >= 12 and look.loudest > max(LOUD_SAMPLE, 6 / n):
+        yield f"One sample has {look.loudest:.0%} of all noise energy. Look at it; leave it out if it is damaged."
+    if is_mean and look.skewness > SKEWED and n >= 8:
         yield (
             f"Entries are skewed (median {look.skewness:.1f}), and p-values of single entries assume symmetric noise: "
             "do not rely on entry_p_values_ here."

@@ -1,33 +1,63 @@
-"""From sums of units to what is said: components, p-values of each and of every entry, intervals."""
+"""From the sums of all samples to what is said: components, p-values of each and of every entry, intervals."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from tpca.errors import StreamError
-from tpca.inference.design import Design
-from tpca.inference.flips import entry_p_values
+from tpca.inference.dependence import excess_of_neighbours
+from tpca.inference.design import Design, largest_entry, refuse_extreme_size
+from tpca.inference.flips import Progress, entry_p_values
+from tpca.inference.regression import (
+    Regression,
+    UnitSum,
+    grams_of,
+    noise_level,
+    regress,
+    unit_freedom,
+    unit_residuals,
+)
 from tpca.inference.scatter import Errors, errors_of, half_agreements, slopes, unit_halves
-from tpca.inference.units import Contributions
 from tpca.inference.whitening import LoudDirections, learn_whitening, longest_within, loud_directions, sphere
+from tpca.randomness import generator
 from tpca.solvers.components import fit_each, numbers_of_a_fit
 from tpca.solvers.estimate import Component, Estimate, StopReason
 from tpca.solvers.least_squares.advice import advice_of
-from tpca.solvers.least_squares.question import Answer, SignTests, Test, first_component_of
+from tpca.solvers.least_squares.plan import VERSIONS
+from tpca.solvers.least_squares.question import Answer, SignTests, Test, answer_question, first_component_of
+from tpca.solvers.least_squares.samples import look_at_samples, rows_for_whitening
+from tpca.solvers.least_squares.sums import SampleSums
 from tpca.tensors.blocks import Array
-
-if TYPE_CHECKING:
-    from tpca.solvers.least_squares.solver import LeastSquaresRun
 
 ROUNDING = 1e3 * float(np.finfo(np.float64).eps)
 """Relative error of a sum."""
-LEAST_BINS_COMPARED = 8
-"""Bins whose scatter is compared with that of their samples."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All that was read and asked: the sums of all samples, their design, the options, and flips that are held."""
+
+    sums: SampleSums
+    design: Design
+    solver: Any
+    dims: tuple[int, ...]
+    chunk: int
+    progress: Progress | None = None
+
+    @property
+    def units_of_errors(self) -> list[UnitSum]:
+        """Bins that have nothing to do with the order of samples, or groups; bins of neighbours if these were given."""
+        return self.sums.dealt_units() or self.sums.neighbour_units()
+
+    @property
+    def units_of_tests(self) -> list[UnitSum]:
+        """Bins of neighbours, where these may be dependent; else those of errors."""
+        return self.sums.neighbour_units() or self.sums.dealt_units()
 
 
 @dataclass(frozen=True)
@@ -51,110 +81,148 @@ class Conclusion:
     loud: LoudDirections | None
 
     @property
-    def parts(self) -> Contributions:
-        """What units contribute to the question."""
-        return self.answer.parts
+    def regression(self) -> Regression:
+        """What the totals of all samples say."""
+        return self.answer.regression
+
+    @property
+    def n_units(self) -> int:
+        """Units whose signs were flipped."""
+        return len(self.flips.contributions)
 
 
-def conclude(run: LeastSquaresRun) -> Estimate:
+def conclude(reading: Reading) -> Estimate:
     """What is said of all questions, in their order."""
-    refuse_constant_samples(run)
-    conclusions = []
-    for number, (answer, flips) in enumerate(run.questions):
-        conclusions.append(conclusion_of(run, number, answer, flips))
+    solver = reading.solver
+    units = reading.units_of_errors
+    refuse_extreme_size("samples", largest_mean(units))
+    rng = generator(solver.random_state, "flips")
+    conclusions: list[Conclusion] = []
+    for name, interest in reading.design.questions:
+        regression = regress(units, interest, reading.dims, reading.design.stacked)
+        if not conclusions:
+            refuse_constant_samples(units, regression)
+        answer, flips = answer_question(
+            name,
+            reading.units_of_tests,
+            regression,
+            solver,
+            reading.design,
+            rng,
+            reading.chunk,
+            reading.progress,
+        )
+        conclusions.append(conclusion_of(reading, answer, flips))
     tested = [conclusion.p for conclusion in conclusions if not conclusion.flips.why_not]
     signal_p = math.nan
     if tested:
         signal_p = min(1.0, len(tested) * min(tested))  # of several covariates: Bonferroni
     components = []
     for conclusion in conclusions:
-        components += component_rows(conclusion, run)
+        components += component_rows(conclusion, reading)
     first = conclusions[0]
-    look = run.residuals
-    noise_level = math.nan
-    if look is not None:
-        noise_level = math.sqrt(look.square / look.n_entries)
+    look = look_at_samples(reading.sums, first.regression)
     return Estimate(
         solver="least_squares",
         components=tuple(components),
-        stop_reason=stop_reason(run, signal_p),
+        stop_reason=stop_reason(reading, signal_p),
         signal_p=signal_p,
-        n_samples=run.n,
-        state_bytes=run.state_bytes,
-        n_passes=1 if look is None else 2,
-        noise_level=noise_level,
+        n_samples=reading.sums.n,
+        state_bytes=bytes_held(reading, conclusions),
+        noise_level=noise_level(reading.sums.squares, first.regression, reading.sums.weight),
         entry_p_values=tuple(conclusion.entries for conclusion in conclusions),
         rank_one_shares=tuple(conclusion.answer.rank_one_share for conclusion in conclusions),
-        n_units=len(first.parts),
+        n_units=first.n_units,
         n_resamples=len(first.flips.signs) - 1,
         inflation=first.flips.dependence.inflation,
-        advice=tuple(dict.fromkeys(advice_of(conclusions, run))),
-        observed=observed_shares(first.parts),
+        advice=tuple(dict.fromkeys(advice_of(conclusions, reading, look))),
+        observed=observed_shares(first.regression),
     )
 
 
-def refuse_constant_samples(run: LeastSquaresRun) -> None:
+def bytes_held(reading: Reading, conclusions: Sequence[Conclusion]) -> int:
+    """Bytes of all sums, of the contributions that were tested, and of samples for whitening, at most."""
+    versions = 1
+    samples = 0
+    if reading.solver.whiten is not None:
+        versions = VERSIONS
+        samples = 2 * sum(sample.nbytes for sample in reading.sums.kept.values())
+    tested = max(conclusion.flips.plain.nbytes for conclusion in conclusions)
+    estimate = 4 * conclusions[0].regression.estimate.nbytes
+    return int(reading.sums.nbytes + versions * tested + samples + estimate)
+
+
+def largest_mean(units: Sequence[UnitSum]) -> float:
+    """The largest entry, in size, of the mean samples of all units."""
+    size = 0.0
+    for unit in units:
+        weight = float(unit.gram[0, 0])
+        if weight > 0:
+            size = max(size, largest_entry(unit.moments[0]) / weight)
+    return size
+
+
+def refuse_constant_samples(units: Sequence[UnitSum], regression: Regression) -> None:
     """Flips of rounding are no test."""
-    parts = run.answers[0].parts
-    look = run.residuals
-    if look is None:
-        noise = float(np.linalg.norm(parts.left_over()[0])) / (math.sqrt(len(parts)) * parts.S)
-    elif look.copies == run.n - 1:
-        noise = math.sqrt(look.square / run.n)
-    else:
-        return
-    size = float(np.linalg.norm(parts.background)) + float(np.linalg.norm(parts.D))
+    energy = 0.0
+    for _, residuals in unit_residuals(units, regression):
+        energy += float(np.vdot(residuals, residuals))
+    noise = math.sqrt(energy / len(units)) / regression.information
+    size = float(np.linalg.norm(regression.background)) + float(np.linalg.norm(regression.estimate))
     if noise <= ROUNDING * size:
         raise StreamError(
             "all samples are the same: there is no noise to tell a signal from; give samples that differ."
         )
 
 
-def stop_reason(run: LeastSquaresRun, signal_p: float) -> StopReason:
+def stop_reason(reading: Reading, signal_p: float) -> StopReason:
     """Why the run ended, by the p-value of any signal."""
+    solver = reading.solver
     if math.isnan(signal_p):
         return StopReason.UNTESTABLE
-    if signal_p > 1 - run.solver.confidence:
+    if signal_p > 1 - solver.confidence:
         return StopReason.NO_SIGNAL
-    if run.solver.max_samples is not None and run.n >= run.solver.max_samples:
+    if solver.max_samples is not None and reading.sums.n >= solver.max_samples:
         return StopReason.MAX_SAMPLES
     return StopReason.STREAM_ENDED
 
 
-def observed_shares(parts: Contributions) -> tuple[Array, ...] | None:
+def observed_shares(regression: Regression) -> tuple[Array, ...] | None:
     """The share of every slice that was observed, axis by axis; none where no entry is missing."""
-    if parts.rates is None:
+    rates = regression.rates
+    if rates is None:
         return None
-    axes = range(len(parts.dims))
-    return tuple(parts.rates.mean(axis=tuple(other for other in axes if other != axis)) for axis in axes)
+    axes = range(rates.ndim)
+    return tuple(rates.mean(axis=tuple(other for other in axes if other != axis)) for axis in axes)
 
 
 # One question ---------------------------------------------------------------------------------------------------------
 
 
-def conclusion_of(run: LeastSquaresRun, number: int, answer: Answer, flips: SignTests) -> Conclusion:
+def conclusion_of(reading: Reading, answer: Answer, flips: SignTests) -> Conclusion:
     """Test and errors of one question."""
-    parts = answer.parts
+    regression = answer.regression
+    solver = reading.solver
     count = len(answer.vectors)
     p = math.nan
     tests = [Test()] * count
-    entries = np.full(parts.dims, math.nan)
+    entries = np.full(regression.dims, math.nan)
     agreements = np.full(count, math.nan)
     loud = None
     if not flips.why_not:
-        entries = entry_p_values(parts.C, flips.signs, flips.scale, flips.chunk, flips.progress)
-        if parts.stacked:
+        entries = entry_p_values(flips.plain, flips.signs, flips.scale, flips.chunk, flips.progress)
+        if regression.stacked:
             entries = np.fmin.reduce(entries, axis=0)
-        versions = Versions(run, answer, flips)
+        versions = Versions(reading, answer, flips)
         values, adjusted = flips.of_versions(iter(versions))
         loud = versions.loud
         p = float(adjusted.min())
         first_test = Test(float(adjusted[0]), values[0])
-        if run.solver.n_components == "auto" and first_test.p > 1 - run.solver.confidence:
+        if solver.n_components == "auto" and first_test.p > 1 - solver.confidence:
             answer = first_component_of(answer)  # it was proven before p was adjusted for whitened versions
         tests = component_tests(answer, flips, first_test)
         agreements = agreements_of_halves(answer, flips)
-    errors, inflation, z = errors_and_inflation(run, number, answer, flips)
+    errors, inflation, z = errors_and_inflation(reading, answer, flips)
     return Conclusion(answer, flips, p, tests, entries, agreements, errors, inflation, z, loud)
 
 
@@ -164,29 +232,30 @@ class Versions:
     They are whitened by samples that were kept, or by the contributions themselves: moments that flips leave alone.
     """
 
-    def __init__(self, run: LeastSquaresRun, answer: Answer, flips: SignTests) -> None:
-        self.run = run
+    def __init__(self, reading: Reading, answer: Answer, flips: SignTests) -> None:
+        self.reading = reading
         self.answer = answer
         self.flips = flips
         self.loud: LoudDirections | None = None
 
     def __iter__(self) -> Iterator[Array]:
         yield self.flips.contributions
-        solver = self.run.solver
-        parts = self.answer.parts
-        if solver.whiten != "auto" or parts.C[0].size < 2:
+        solver = self.reading.solver
+        regression = self.answer.regression
+        plain = self.flips.plain
+        if solver.whiten != "auto" or plain[0].size < 2:
             return
-        look = self.run.residuals
-        if look is not None and len(look.samples) > 1:
-            rows = np.stack([look.samples[digest] for digest in sorted(look.samples)]).reshape(-1, *parts.dims)
+        samples = self.reading.sums.kept_samples()
+        if len(samples) > 1:
+            rows: Any = rows_for_whitening(samples, regression)
         else:
-            rows = sphere(parts.C.reshape(-1, *parts.dims))
+            rows = sphere(plain.reshape(-1, *regression.dims))
         whitening = learn_whitening(rows, longest_within(solver.budget()))
         self.loud = loud_directions(whitening(rows))
         del rows  # before the flips take their memory
-        yield whitening(parts.C)
+        yield whitening(plain)
         if self.loud.factors.size:
-            yield self.loud.taken_down(whitening(parts.C))
+            yield self.loud.taken_down(whitening(plain))
 
 
 def component_tests(answer: Answer, flips: SignTests, first: Test) -> list[Test]:
@@ -220,66 +289,52 @@ def agreements_of_halves(answer: Answer, flips: SignTests) -> Array:
     return np.concatenate([agreements, np.full(missing, math.nan)])
 
 
-def errors_and_inflation(
-    run: LeastSquaresRun, number: int, answer: Answer, flips: SignTests
-) -> tuple[list[Errors], float, float]:
+def errors_and_inflation(reading: Reading, answer: Answer, flips: SignTests) -> tuple[list[Errors], float, float]:
     """Errors of all components, by how much dependence enlarges their squares, and how certain that is.
 
-    They are from samples of the second pass; from units where these were given, or samples passed by once.
+    They come from the scatter of bins that have nothing to do with the order of samples, or of the units that were
+    given.  White noise leaves as many degrees of freedom of these as :func:`unit_freedom` says.
     """
-    parts = answer.parts
-    look = run.residuals
-    solver = run.solver
-    inflation = flips.dependence.inflation
-    inflation_shown = inflation
-    z = flips.dependence.z
-    by_samples = run.design.groups is None and not isinstance(solver.dependence, int)
-    if look is not None and by_samples and len(look.squares[number]) == len(answer.vectors):
-        excess = 1.0
-        if solver.dependence == "auto":
-            excess, excess_z = excess_of_bins(parts, look.energies[number])
-            inflation_shown = inflation * excess
-            z = max(z, excess_z)
-        factor = parts.n_observed / max(parts.n_observed - parts.rank, 1) * excess
-        squares = look.squares[number] * factor
-        freedom = (parts.n - parts.rank) / inflation
-    else:
-        unit_count = len(parts)
-        residuals = parts.left_over()[0].reshape(parts.C.shape) / parts.S
+    regression = answer.regression
+    units = reading.units_of_errors
+    energies = np.empty(len(units))
+    squares: Any = 0.0
+    for rows, residuals in unit_residuals(units, regression):
+        flat = residuals.reshape(len(residuals), -1)
+        energies[rows] = np.vecdot(flat, flat)
+        residuals /= regression.information
         changes = answer.tangents.changes([slopes(residuals, vectors) for vectors in answer.vectors])
-        squares = np.einsum("gci,gci->ci", changes, changes) * (unit_count / max(unit_count - 1, 1))
-        freedom = unit_count - 1
-    return errors_of(answer.tangents, squares * inflation, freedom, solver.confidence), inflation_shown, z
-
-
-def excess_of_bins(parts: Contributions, energy: float) -> tuple[float, float]:
-    """By how much the variance of a bin exceeds that of as many independent samples, and how certain that is.
-
-    ``energy`` is that of the samples; the excess is 1 where it may be chance.
-    """
-    if len(parts) < LEAST_BINS_COMPARED or energy <= 0:
-        return 1.0, 0.0
-    residuals, _, freedom = parts.left_over()
-    energies = np.vecdot(residuals, residuals)
-    of_samples = energy / (parts.S * max(1 - parts.rank / parts.n_observed, 1e-3))
-    ratio = float(energies.sum() / freedom / of_samples)
-    error = float(energies.std(ddof=1)) / float(energies.mean() + 1e-300) / math.sqrt(len(energies))
-    if ratio - 1 <= error:
-        return 1.0, 0.0
-    return ratio, (ratio - 1) / (error + 1e-300)
+        squares = squares + np.einsum("gci,gci->ci", changes, changes)
+    unit_freedoms = unit_freedom(grams_of(units), regression)
+    freedom = float(unit_freedoms.sum())
+    inflation = flips.dependence.inflation
+    shown = inflation
+    z = flips.dependence.z
+    if flips.scatter is not None:
+        excess, excess_z = excess_of_neighbours(flips.scatter, energies, freedom)
+        shown = inflation * excess
+        z = max(z, excess_z)
+    share_left = freedom / regression.information
+    errors = errors_of(
+        answer.tangents,
+        squares * (shown / share_left),
+        len(units) * share_left / inflation,
+        reading.solver.confidence,
+    )
+    return errors, shown, z
 
 
 # Components -----------------------------------------------------------------------------------------------------------
 
 
-def component_rows(conclusion: Conclusion, run: LeastSquaresRun) -> list[Component]:
+def component_rows(conclusion: Conclusion, reading: Reading) -> list[Component]:
     """All rows of one question."""
     answer = conclusion.answer
-    parts = conclusion.parts
-    level = 1 - run.solver.confidence
-    first_axis = 1 if parts.stacked else 0
-    axes = range(parts.observed.ndim)
-    known = [parts.observed.any(axis=tuple(other for other in axes if other != axis)) for axis in axes]
+    regression = conclusion.regression
+    level = 1 - reading.solver.confidence
+    first_axis = 1 if regression.stacked else 0
+    axes = range(regression.observed.ndim)
+    known = [regression.observed.any(axis=tuple(other for other in axes if other != axis)) for axis in axes]
     components = []
     for c, vectors in enumerate(answer.vectors):
         test = conclusion.tests[c]
@@ -294,8 +349,8 @@ def component_rows(conclusion: Conclusion, run: LeastSquaresRun) -> list[Compone
         for entries_known, axis_errors in zip(known, errors.vectors[first_axis:], strict=True):
             standard_errors.append(np.where(entries_known, axis_errors, np.inf))
         amplitudes = None
-        if parts.stacked:
-            amplitudes = label_amplitudes(parts, run.design, vectors[0], errors.strength)
+        if regression.stacked:
+            amplitudes = label_amplitudes(regression, reading.design, vectors[0], errors.strength)
         component = Component(
             vectors=tuple(vectors[first_axis:]),
             strength=strength,
@@ -315,14 +370,14 @@ def component_rows(conclusion: Conclusion, run: LeastSquaresRun) -> list[Compone
     return components
 
 
-def label_amplitudes(parts: Contributions, design: Design, direction: Array, strength: float) -> dict[str, float]:
+def label_amplitudes(regression: Regression, design: Design, direction: Array, strength: float) -> dict[str, float]:
     """Amplitude of the pattern with every label; they sum to zero over the samples.
 
     D̃ = (S/W)^(1/2) D, so that the columns of y have the coefficients (S/W)^(-1/2) u λ.
     """
     assert design.columns is not None
     assert design.origin is not None
-    coefficients = np.append(parts.K @ direction * strength, 0.0)
+    coefficients = np.append(regression.contrasts @ direction * strength, 0.0)
     indicators = (design.columns + design.origin)[:, design.n_nuisance :]
     shares = np.average(indicators, axis=0, weights=design.weights)
     centred = coefficients - shares @ coefficients[:-1]

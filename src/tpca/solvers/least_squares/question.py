@@ -1,4 +1,4 @@
-"""One question, after the first pass: what units contribute to it, its components, and its test by flips of signs.
+"""One question, once all samples were read: what units contribute to it, its components, and its test by flips.
 
 A later component is tested on what the *joint* fit of all before it leaves: contributions of units without the tangent
 space of that fit.  The statistic is the gain of a joint fit of one component more, to first order.  The p-value of
@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tpca.inference.dependence import BinScatter, Dependence, dependence_of_bins
 from tpca.inference.design import Design, Indices, largest_entry, refuse_extreme_size
 from tpca.inference.flips import Progress, draw_signs, least_p, own_order, p_values, resampled, usual_resamples
-from tpca.inference.scatter import Tangents, slopes
-from tpca.inference.units import Contributions, Dependence, by_pieces, dependence
-from tpca.inference.whitening import Whitening, learn_whitening, longest_within, sphere
+from tpca.inference.regression import Contributions, Regression, UnitSum, contributions, grams_of, residuals_of_all
+from tpca.inference.scatter import Tangents
+from tpca.inference.whitening import Whitening, by_pieces, learn_whitening, longest_within, sphere
 from tpca.solvers.components import Components, fit_ranks, settled
+from tpca.solvers.least_squares.plan import contribution_bytes
 from tpca.solvers.rank_one import fits, oriented
 from tpca.tensors.blocks import Array
 from tpca.tensors.cp import beyond_tangent_space, joint_gains, reconstruct, tangent_space
@@ -42,15 +44,18 @@ class Test(NamedTuple):
 class SignTests:
     """Tests of one question by flips of the signs of contributions.
 
-    ``contributions`` (G, *shape) are those of the units, whitened where all is done in whitened coordinates.  ``order``
-    is one that their numbers alone decide where units have none.  ``why_not`` says why there is no test.
+    ``contributions`` (G, *shape) are those of the units, whitened where all is done in whitened coordinates; ``plain``
+    are those that are not.  ``order`` is one that their numbers alone decide where units have none.  ``scatter`` is
+    that of bins of neighbours, if there are any.  ``why_not`` says why there is no test.
     """
 
     contributions: Array
+    plain: Array
     order: Indices
     signs: Array
     scale: Array
     dependence: Dependence
+    scatter: BinScatter | None
     chunk: int
     why_not: str
     progress: Progress | None = None
@@ -91,7 +96,9 @@ def rank_one_lengths(stack: Array) -> Array:
 
 
 def sign_tests(
-    contributions: Contributions,
+    units: Sequence[UnitSum],
+    regression: Regression,
+    parts: Contributions,
     whitened: Array,
     leading: Sequence[Array],
     solver: Any,
@@ -102,21 +109,23 @@ def sign_tests(
 ) -> SignTests:
     """Draw the flips of one question, whose first component has the vectors ``leading``."""
     grouped = design.groups is not None
-    found_dependence = Dependence()
+    dependence = Dependence()
+    scatter = None
     if solver.dependence == "auto" and not grouped:
-        found_dependence = dependence(contributions, leading)
+        residuals = residuals_of_all(units, regression, parts.values.dtype)
+        dependence, scatter = dependence_of_bins(residuals, grams_of(units), regression, leading)
     n_resamples = solver.n_resamples
     if n_resamples == "auto":
-        n_resamples = usual_resamples(math.prod(contributions.shape))
-    unit_count = len(contributions)
+        n_resamples = usual_resamples(math.prod(regression.shape))
+    unit_count = len(parts)
     order: Indices = np.arange(unit_count)
-    if solver.dependence is None or grouped:
-        order = own_order(contributions.C)
+    if grouped:  # bins of digests have an order of their own
+        order = own_order(parts.values)
     signs = draw_signs(unit_count, n_resamples, rng)[:, np.argsort(order)]
-    scale = contributions.scales(signs, found_dependence.enlarged)
+    scale = parts.scales(signs, dependence.enlarged)
     unit_name = "groups" if grouped else "independent units of samples"
-    why_not = why_untestable(unit_count, unit_name, n_resamples, solver.confidence, found_dependence)
-    return SignTests(whitened, order, signs, scale, found_dependence, chunk, why_not, progress)
+    why_not = why_untestable(unit_count, unit_name, n_resamples, solver.confidence, dependence)
+    return SignTests(whitened, parts.values, order, signs, scale, dependence, scatter, chunk, why_not, progress)
 
 
 def why_untestable(count: int, name: str, n_resamples: int, confidence: float, found_dependence: Dependence) -> str:
@@ -139,7 +148,7 @@ def why_untestable(count: int, name: str, n_resamples: int, confidence: float, f
 
 @dataclass
 class Answer:
-    """The components of one question, and what a sample contributes to their errors.
+    """The components of one question, and how they follow small changes of the estimate.
 
     ``vectors`` has those of every component, and ``sizes`` their lengths in the joint ``fit``, in the coordinates of
     the data; zeros where there is no more to fit.  ``shares`` (c,) are those of the whole estimate that joint fits of
@@ -147,7 +156,7 @@ class Answer:
     """
 
     name: str
-    parts: Contributions
+    regression: Regression
     whitening: Whitening | None
     joint_fits: list[Components]
     vectors: list[list[Array]]
@@ -167,30 +176,10 @@ class Answer:
         """Share of the whole estimate that the joint fit is."""
         return float(self.shares[-1])
 
-    def left(self, z: Array, w: Array, samples: Array, seen: Any) -> tuple[Array, Array, list[list[Array]], float]:
-        """U (n, E), R = U + κD, slopes of E for every component, and the energy Σ|S·E|² of these samples."""
-        parts, n = self.parts, len(samples)
-        kappa = parts.kappa(z)  # (n, q, E), of one entry where none is missing
-        R = samples.reshape(n, -1) - z @ parts.background
-        U = R - np.einsum("nqe,qe->ne", kappa, parts.D.reshape(kappa.shape[1], -1))
-        if seen is not None:
-            R, U = (one * np.asarray(seen, dtype=np.float64).reshape(n, -1) for one in (R, U))
-        weighted = U
-        if kappa.shape[2] > 1:  # entry by entry, of one column
-            weighted, kappa = U * kappa[:, 0] * parts.rescaling, np.ones((n, 1, 1))
-        kappa = kappa[..., 0]
-        each, factor = [], (w / parts.S)[:, None]
-        for vectors in self.vectors:
-            lead, own = (vectors[0], vectors[1:]) if parts.stacked else (np.ones(1), vectors)
-            found = slopes(weighted.reshape(samples.shape), own)
-            of_labels = [factor * (found[0] @ own[0])[:, None] * kappa] if parts.stacked else []
-            each.append([*of_labels, *(factor * (kappa @ lead)[:, None] * one for one in found)])
-        return U, R, each, float((w**2 * np.vecdot(kappa, kappa)) @ np.vecdot(weighted, weighted))
-
 
 def answer_of(
     name: str,
-    contributions: Contributions,
+    regression: Regression,
     whitening: Whitening | None,
     joint_fits: Sequence[Components],
     count: int,
@@ -202,12 +191,12 @@ def answer_of(
         components, lengths = carried_back(joint_fits[-1], whitening)
         vectors = [list(oriented(component)) for component in components]
     for _ in range(count - len(vectors)):
-        vectors.append([np.zeros(length) for length in contributions.shape])
+        vectors.append([np.zeros(length) for length in regression.shape])
         lengths.append(0.0)
     sizes = np.array(lengths)
-    shares = joint_shares(contributions.D, joint_fits, whitening, count)
+    shares = joint_shares(regression.estimate, joint_fits, whitening, count)
     tangents = Tangents(vectors, sizes)
-    return Answer(name, contributions, whitening, list(joint_fits), vectors, sizes, shares, tangents)
+    return Answer(name, regression, whitening, list(joint_fits), vectors, sizes, shares, tangents)
 
 
 def carried_back(fit: Components, whitening: Whitening | None) -> tuple[list[list[Array]], list[float]]:
@@ -230,7 +219,7 @@ def carried_back(fit: Components, whitening: Whitening | None) -> tuple[list[lis
 
 def first_component_of(answer: Answer) -> Answer:
     """The answer of a fit of one component."""
-    return answer_of(answer.name, answer.parts, answer.whitening, answer.joint_fits[:1], 1)
+    return answer_of(answer.name, answer.regression, answer.whitening, answer.joint_fits[:1], 1)
 
 
 def joint_shares(D: Array, joint_fits: Sequence[Components], whitening: Whitening | None, count: int) -> Array:
@@ -252,7 +241,8 @@ def joint_shares(D: Array, joint_fits: Sequence[Components], whitening: Whitenin
 
 def answer_question(
     name: str,
-    contributions: Contributions,
+    units: Sequence[UnitSum],
+    regression: Regression,
     solver: Any,
     design: Design,
     rng: np.random.Generator,
@@ -263,20 +253,22 @@ def answer_question(
 
     With ``whiten="modes"`` components are those of the whitened estimate, carried back.
     """
+    dtype = np.dtype(f"f{contribution_bytes(math.prod(regression.dims))}")
+    parts = contributions(units, regression, dtype)
     what = "sums of samples times y" if name else "sums of samples"
-    refuse_extreme_size(what, largest_entry(contributions.C))
+    refuse_extreme_size(what, largest_entry(parts.values))
     whitening = None
-    D = contributions.D
-    C = contributions.C
+    D = regression.estimate
+    C = parts.values
     if solver.whiten == "modes":
-        rows = sphere(C).reshape(-1, *contributions.dims)
+        rows = sphere(C).reshape(-1, *regression.dims)
         whitening = learn_whitening(rows, longest_within(solver.budget()))
         D = whitening(D[None])[0]
         C = whitening(C)
     further_fits = fit_ranks(D)
     joint_fits = list(itertools.islice(further_fits, 1))
-    leading = answer_of(name, contributions, whitening, joint_fits, 1)
-    tests = sign_tests(contributions, C, leading.vectors[0], solver, design, rng, chunk, progress)
+    leading = answer_of(name, regression, whitening, joint_fits, 1).vectors[0]
+    tests = sign_tests(units, regression, parts, C, leading, solver, design, rng, chunk, progress)
     count = solver.n_components
     if count == "auto":
         joint_fits += proven_fits(tests, joint_fits, further_fits, 1 - solver.confidence)
@@ -285,7 +277,7 @@ def answer_question(
         joint_fits += itertools.islice(further_fits, count - 1)
     if joint_fits:
         joint_fits[-1] = settled(joint_fits[-1], D)
-    return answer_of(name, contributions, whitening, joint_fits, count), tests
+    return answer_of(name, regression, whitening, joint_fits, count), tests
 
 
 def proven_fits(

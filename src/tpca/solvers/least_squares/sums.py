@@ -11,10 +11,11 @@ smallest digests            with how often each was seen: samples that are copie
 ==========================  ==========================================================================================
 
 **The same bits for the same sequence of samples**, in whatever batches, on whatever engine.  A sample is known by its
-*ordinal*, the number of samples before it.  Ordinals are cut into *stretches*: eight of s samples, then four each of
-2s, 4s, 8s, ... samples.  The samples of a stretch are added one by one to empty bins, and the sums of stretches are
-added up from the first on.  So whoever adds whole stretches, in one process or in many, ends with the same sums, and
-of n samples there are about four stretches for every doubling of n.
+*ordinal*, the number of samples before it.  Large samples are added eight at a time, from an ordinal that is a multiple
+of eight; up to seven wait for those that come next.  Ordinals are cut into *stretches*: eight of s samples, then four
+each of 2s, 4s, 8s, ... samples, a *level* each.  The samples of a stretch are added to empty bins; the sums of a
+level's stretches are added up one after the other, and levels are, too.  So whoever adds whole stretches, in one process or in
+many, ends with the same sums, and whoever has all stretches of a level sends one sum.
 
 Bins of neighbours are blocks of :math:`\ell 2^j` samples that begin at a multiple of their length.  There are
 ``neighbours`` at most: whenever there would be more, two blocks become one.  The length at which a sample is added
@@ -32,7 +33,7 @@ s                      ``Binning.stretch``, a multiple :math:`\ell 2^a`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,9 +43,9 @@ from numpy.typing import NDArray
 from tpca.checkpoint import kept
 from tpca.errors import StreamError
 from tpca.inference.design import Design
-from tpca.inference.units import UnitSum
+from tpca.inference.regression import UnitSum
 from tpca.tensors.accumulators import Accumulator
-from tpca.tensors.adding import Target, add_grams, add_samples
+from tpca.tensors.adding import ROWS, SMALL_SAMPLE, Target, add_grams, add_samples, energies_of
 from tpca.tensors.blocks import Array
 from tpca.tensors.digests import Digests, digests, mixed
 
@@ -57,6 +58,8 @@ FEWEST_ROWS = 32
 """Bins for which there is room from the first sample on."""
 PIECE = 2**20
 """Numbers of samples that are digested and added at a time: they are in the cache when they are added."""
+VECTORS = 2**12
+"""Numbers of a bin up to which those of all bins are added in one call of NumPy."""
 
 
 @kept
@@ -77,127 +80,215 @@ class Binning:
     grouped: bool = False
     partial: bool = False
 
-    def level(self, ordinal: int) -> int:
+    def block_level(self, ordinal: int) -> int:
         """The level of blocks when the sample at ``ordinal`` is the last one."""
         return (ordinal // (self.shortest * self.neighbours)).bit_length()
 
+    def level_at(self, ordinal: int) -> tuple[int, int]:
+        """The ordinals at which the level of a sample begins and ends."""
+        doublings = self._doublings(ordinal)
+        stop = 8 * self.stretch << doublings
+        if doublings == 0:
+            return 0, stop
+        return stop // 2, stop
+
     def stretch_at(self, ordinal: int) -> tuple[int, int]:
         """The ordinals at which the stretch of a sample begins and ends."""
-        doublings = max(0, (ordinal // self.stretch).bit_length() - 3)
-        length = self.stretch << doublings
+        length = self.stretch << self._doublings(ordinal)
         start = ordinal // length * length
         return start, start + length
+
+    def _doublings(self, ordinal: int) -> int:
+        return max(0, (ordinal // self.stretch).bit_length() - 3)
 
 
 @kept
 class BinSums:
     """Sums of bins: ``moments`` (B, c, E), ``grams`` (B, c, c), ``counts`` (B,), and ``squares`` (E,) of all.
 
-    Row ``row_of[b]`` belongs to bin b, -1 to none yet.  ``entry_grams`` (B, c c, E) are Gram matrices entry by entry,
-    where entries may be missing.
+    Row ``row_of[b]`` belongs to bin b, -1 to none yet; rows that belong to no bin are anything.  ``entry_grams``
+    (B, c c, E) are Gram matrices entry by entry, where entries may be missing.
     """
 
     def __init__(self, bins: int, columns: int, entries: int, partial: bool) -> None:
         self.row_of = np.full(bins, -1, np.intp)
         self.bins = np.empty(0, np.intp)
-        self.moments = np.zeros((0, columns, entries))
-        self.grams = np.zeros((0, columns, columns))
-        self.counts = np.zeros(0, np.int64)
+        self.moments = np.empty((0, columns, entries))
+        self.grams = np.empty((0, columns, columns))
+        self.counts = np.empty(0, np.int64)
         self.squares = np.zeros(entries)
-        self.entry_grams = np.zeros((0, columns * columns, entries)) if partial else None
+        self.entry_grams = np.empty((0, columns * columns, entries)) if partial else None
 
     def rows_for(self, bins: Indices) -> Indices:
-        """Rows of some bins; those that have none get one."""
+        """Rows of some bins; those that have none get one, of zeros."""
         rows = self.row_of[bins]
         if (rows < 0).any():
             fresh = np.unique(bins[rows < 0])
-            self.row_of[fresh] = len(self.bins) + np.arange(len(fresh))
+            first = len(self.bins)
+            self.row_of[fresh] = first + np.arange(len(fresh))
             self.bins = np.concatenate([self.bins, fresh])
             self._make_room(len(self.bins))
+            for sums in self._arrays():
+                sums[first : len(self.bins)] = 0
             rows = self.row_of[bins]
         return rows
+
+    def _arrays(self) -> list[NDArray[Any]]:
+        """All arrays with a row a bin."""
+        arrays: list[NDArray[Any]] = [self.moments, self.grams, self.counts]
+        if self.entry_grams is not None:
+            arrays.append(self.entry_grams)
+        return arrays
 
     def _make_room(self, rows: int) -> None:
         held = len(self.moments)
         if rows <= held:
             return
-        more = min(max(rows, 2 * held, FEWEST_ROWS), len(self.row_of)) - held
-        self.moments = with_rows(self.moments, more)
-        self.grams = with_rows(self.grams, more)
-        self.counts = with_rows(self.counts, more)
+        wanted = min(max(rows, 2 * held, FEWEST_ROWS), len(self.row_of))
+        self.moments = longer(self.moments, wanted)
+        self.grams = longer(self.grams, wanted)
+        self.counts = longer(self.counts, wanted)
         if self.entry_grams is not None:
-            self.entry_grams = with_rows(self.entry_grams, more)
+            self.entry_grams = longer(self.entry_grams, wanted)
 
     def take(self, other: BinSums) -> None:
         """Add the sums of samples that come next."""
         rows = self.rows_for(other.bins)
-        for row, moments, grams in zip(rows, other.moments, other.grams, strict=False):
-            self.moments[row] += moments
-            self.grams[row] += grams
-        self.counts[rows] += other.counts[: len(rows)]
+        for sums, following in zip(self._arrays(), other._arrays(), strict=True):
+            following = following[: len(rows)]
+            if following[:1].size <= VECTORS:
+                sums[rows] += following
+                continue
+            for row, values in zip(rows, following, strict=True):
+                sums[row] += values
         self.squares += other.squares
-        if self.entry_grams is not None and other.entry_grams is not None:
-            for row, entry_grams in zip(rows, other.entry_grams, strict=False):
-                self.entry_grams[row] += entry_grams
 
     def clear(self) -> None:
-        """Forget all sums, in the same memory."""
-        for sums in (self.moments, self.grams, self.counts, self.squares, self.entry_grams):
-            if sums is not None:
-                sums[...] = 0
+        """Forget all sums; the memory stays."""
+        self.squares[...] = 0
         self.row_of[...] = -1
-        self.bins = self.bins[:0]
+        self.bins = self.bins[:0].copy()
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        entry_grams = 0 if self.entry_grams is None else self.entry_grams.nbytes
-        return self.moments.nbytes + self.grams.nbytes + self.squares.nbytes + entry_grams + self.row_of.nbytes
+        return sum(sums.nbytes for sums in self._arrays()) + self.squares.nbytes + self.row_of.nbytes
 
-    def unit_sums(self, dims: Sequence[int]) -> list[UnitSum]:
-        """The sums of every bin that has samples, in the order of the bins; views, where that can be."""
-        sums = []
-        for bin_number in np.sort(self.bins):
-            row = self.row_of[bin_number]
-            columns = len(self.grams[row])
+    def unit_sums(self) -> list[UnitSum]:
+        """The sums of every bin that has samples, in the order of the bins; views."""
+        units = []
+        for row in self.row_of[np.sort(self.bins)]:
+            gram = self.grams[row]
             entry_grams = None
             if self.entry_grams is not None:
-                entry_grams = self.entry_grams[row].reshape(columns, columns, *dims)
-            moments = self.moments[row].reshape(columns, *dims)
-            sums.append(UnitSum(moments, self.grams[row], int(self.counts[row]), entry_grams))
-        return sums
+                entry_grams = self.entry_grams[row].reshape(*gram.shape, -1)
+            units.append(UnitSum(self.moments[row], gram, int(self.counts[row]), entry_grams))
+        return units
 
 
-def with_rows(array: NDArray[Any], more: int) -> NDArray[Any]:
-    """An array with so many more rows of zeros."""
-    longer = np.zeros((len(array) + more, *array.shape[1:]), array.dtype)
-    longer[: len(array)] = array
-    return longer
+def longer(array: NDArray[Any], rows: int) -> NDArray[Any]:
+    """An array with so many rows, the first of which are those given."""
+    extended = np.empty((rows, *array.shape[1:]), array.dtype)
+    extended[: len(array)] = array
+    return extended
 
 
 @kept
 @dataclass
 class Stretch:
-    """The sums of all samples from ordinal ``start`` to ``stop``: of one stretch, or of all up to one."""
+    """The sums of all samples from ordinal ``start`` to ``stop``: of one stretch, of some of a level, or of levels."""
 
     start: int
     stop: int
     sums: BinSums
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Samples (n, E) with all that is known of each: what was ``seen``, ``columns``, ``weights``, and ``bins``."""
+
+    samples: NDArray[Any]
+    seen: NDArray[Any] | None
+    columns: Array
+    weights: Array
+    bins: Indices
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, rows: slice) -> Rows:
+        seen = None
+        if self.seen is not None:
+            seen = self.seen[rows]
+        return Rows(self.samples[rows], seen, self.columns[rows], self.weights[rows], self.bins[rows])
+
+
+@kept
+class WaitingRows:
+    """The first samples of eight that are added together, in memory for eight."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.count = 0
+        self.samples = room_for(rows.samples)
+        self.seen = None if rows.seen is None else room_for(rows.seen)
+        self.columns = room_for(rows.columns)
+        self.weights = room_for(rows.weights)
+        self.bins = room_for(rows.bins)
+
+    def append(self, rows: Rows) -> None:
+        """Take some more."""
+        places = slice(self.count, self.count + len(rows))
+        if rows.samples.dtype.itemsize > self.samples.dtype.itemsize:
+            self.samples = self.samples.astype(rows.samples.dtype)
+        self.samples[places] = rows.samples
+        if self.seen is not None:
+            self.seen[places] = rows.seen
+        self.columns[places] = rows.columns
+        self.weights[places] = rows.weights
+        self.bins[places] = rows.bins
+        self.count = places.stop
+
+    def rows(self) -> Rows:
+        """All of them."""
+        return Rows(self.samples, self.seen, self.columns, self.weights, self.bins)[: self.count]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.samples.nbytes + (0 if self.seen is None else self.seen.nbytes)
+
+
+def room_for(rows: NDArray[Any]) -> NDArray[Any]:
+    """Memory for eight rows like these."""
+    return np.zeros((ROWS, *rows.shape[1:]), rows.dtype)
+
+
 @kept
 @dataclass
 class KeptSample:
-    """A sample as it was given, the ``seen`` entries of it if some may be missing, and its place in the data."""
+    """A sample as it was given, the ``seen`` entries of it if some may be missing, with its columns and weight.
+
+    ``place`` is its number in the data.
+    """
 
     values: NDArray[Any]
     seen: NDArray[Any] | None
+    columns: Array
+    weight: float
     place: int
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
         return int(self.values.nbytes) + (0 if self.seen is None else int(self.seen.nbytes))
+
+
+def kept_sample(rows: Rows, row: int, place: int) -> KeptSample:
+    """A copy of one of some samples."""
+    seen = None
+    if rows.seen is not None:
+        seen = rows.seen[row].copy()
+    return KeptSample(rows.samples[row].copy(), seen, rows.columns[row].copy(), float(rows.weights[row]), place)
 
 
 @kept
@@ -289,13 +380,14 @@ class SampleSums(Accumulator):
         self.binning = binning  # also of one that comes from a worker, without its question
         self.goes_on = goes_on
         self.begin = begin
-        self.end = begin
-        self.dims: tuple[int, ...] = ()
+        self.end = begin  # the ordinal of the sample that comes next
         self.stretches: list[Stretch] = []  # in their order; the last may be open
         self.blocks: dict[Block, UnitSum] = {}
+        self.waiting: WaitingRows | None = None
         self.kept: dict[tuple[int, int], KeptSample] = {}  # by digest and ordinal
         self.loudest: KeptSample | None = None
         self.largest_energy = -1.0
+        self.weight = 0.0
         self.smallest_digests = SmallestDigests()
         self._kept_bound = 2**64  # digests of all samples that are kept are less, once these are as many as wanted
         self._spare: BinSums | None = None
@@ -307,22 +399,12 @@ class SampleSums(Accumulator):
         return SampleSums(*self.question)
 
     def for_worker(self, sum_bytes: int | None) -> SampleSums:  # noqa: ARG002
-        """Empty sums of the samples that come next; these sums themselves, where they end inside a stretch."""
-        if self.open:
-            return self
+        """Empty sums of the samples that come next."""
         design, binning, _, _ = self.question
         return SampleSums(design, binning, self.end)
 
-    @property
-    def open(self) -> bool:
-        """Whether samples that come next belong to a stretch that has begun."""
-        start, _ = self.binning.stretch_at(self.end)
-        return start < self.end
-
     def edges(self, n: int) -> list[int]:
         """Where ``n`` samples that come next may be divided, as numbers of samples from 0 on: at stretches."""
-        if self.open:
-            return [0, n]
         edges = [0]
         while edges[-1] < n:
             _, stop = self.binning.stretch_at(self.end + edges[-1])
@@ -333,42 +415,88 @@ class SampleSums(Accumulator):
 
     def add(self, batch: Any, at: int) -> None:
         """Take the samples of a batch, the first of which is number ``at`` of those that are read for this."""
-        self.dims = tuple(batch.dims)
-        ordinal = self.end if self.goes_on else self.begin + at
+        if not self.n and not self.goes_on:
+            self.begin += at
+            self.end = self.begin
         for rows, samples, seen in batch.stored_pieces(PIECE):
-            flat_seen = None if seen is None else seen.reshape(len(samples), -1)
-            energies = self._add_piece(
-                samples.reshape(len(samples), -1), flat_seen, batch.places[rows], ordinal + rows.start
-            )
-            if not np.isfinite(energies).all():
-                batch.check()
-                raise StreamError("the sum of the samples is not finite; divide them by some power of ten.")
+            flat = samples.reshape(len(samples), -1)
+            flat_seen = None
+            if seen is not None:
+                flat_seen = seen.reshape(flat.shape)
+            places = batch.places[rows]
+            step = max(ROWS, PIECE // max(1, flat.shape[1]) // ROWS * ROWS)
+            for start in range(0, len(flat), step):
+                piece = slice(start, start + step)
+                piece_seen = None
+                if flat_seen is not None:
+                    piece_seen = flat_seen[piece]
+                energies = energies_of(flat[piece])
+                if not np.isfinite(energies).all():
+                    batch.check()
+                    raise StreamError("the sum of the samples is not finite; divide them by some power of ten.")
+                self._add_piece(flat[piece], piece_seen, places[piece], energies)
         self.n += len(batch)
 
-    def _add_piece(self, samples: NDArray[Any], seen: NDArray[Any] | None, places: Indices, ordinal: int) -> Array:
-        """Add samples (n, E), the first with that ordinal; their energies."""
+    def _add_piece(self, samples: NDArray[Any], seen: NDArray[Any] | None, places: Indices, energies: Array) -> None:
+        """Add samples (n, E)."""
         design: Design = self.question[0]
         columns, weights = design.rows(places)
         digest = digests(samples)
-        deals = dealt_digests(digest, samples, ordinal)
-        bins = self._bins(deals, places)
-        energies = np.empty(len(samples))
-        start = 0
-        while start < len(samples):
-            first = ordinal + start
-            stretch_start, stretch_stop = self.binning.stretch_at(first)
-            stop = min(len(samples), start + stretch_stop - first)
-            rows = slice(start, stop)
-            if not self.stretches or first == stretch_start:
-                self._open_stretch(first, columns.shape[1], samples.shape[1])
-            seen_rows = None if seen is None else seen[rows]
-            energies[rows] = self._add_run(samples[rows], seen_rows, columns[rows], weights[rows], bins[rows], first)
-            self._move_on(ordinal + stop, stretch_stop)
-            start = stop
+        deals = dealt_digests(digest, samples, self.end)
+        rows = Rows(samples, seen, columns, weights, self._bins(deals, places))
+        self.weight += float(weights.sum())
         self.smallest_digests.add(digest)
-        self._keep(samples, seen, deals, places, ordinal)
-        self._note_loudest(samples, seen, energies, places)
-        return energies
+        self._keep(rows, deals, places)
+        self._note_loudest(rows, energies, places)
+        begin = self.end
+        self.end += len(samples)
+        if samples.shape[1] <= SMALL_SAMPLE:
+            self._add_rows(rows, begin)
+            return
+        if self.waiting is not None:
+            held = self.waiting.count
+            head = rows[: ROWS - held]
+            self.waiting.append(head)
+            if self.waiting.count < ROWS:
+                return
+            self._add_rows(self.waiting.rows(), begin - held)
+            self.waiting = None
+            begin += len(head)
+            rows = rows[len(head) :]
+        whole = len(rows) // ROWS * ROWS
+        if whole:
+            self._add_rows(rows[:whole], begin)
+        if whole < len(rows):
+            self.waiting = WaitingRows(rows)
+            self.waiting.append(rows[whole:])
+
+    def add_drawn(self, n: int, draw: Callable[[int], Array], squares: Array) -> None:
+        """Take ``n`` samples of which only sums are known: ``draw`` gives that of so many (E,), ``squares`` (E,) are Q.
+
+        For plain designs.  All samples of a block of neighbours belong to one bin.
+        """
+        stop = self.end + n
+        while self.end < stop:
+            length = self.binning.shortest << self.binning.block_level(self.end)
+            number = self.end // length
+            count = min(stop, (number + 1) * length) - self.end
+            total = draw(count)
+            blocks, _ = self._blocks_of(self.end, count, 1, len(total))
+            if not self.stretches:
+                self._open_stretch(self.end, 1, len(total))
+            sums = self.stretches[0].sums
+            row = sums.rows_for(np.array([number % self.binning.dealt]))[0]
+            blocks[0].moments += total
+            blocks[0].gram += count
+            sums.moments[row] += total
+            sums.grams[row] += count
+            sums.counts[row] += count
+            self.end += count
+            self._join_blocks(self.end)
+        self.stretches[0].stop = self.end
+        self.stretches[0].sums.squares += squares
+        self.weight += n
+        self.n += n
 
     def _bins(self, deals: Digests, places: Indices) -> Indices:
         """The bin (n,) of every sample: its group, or what its digest says."""
@@ -381,6 +509,19 @@ class SampleSums(Accumulator):
             return design.groups[places] % dealt
         return (deals % np.uint64(dealt)).astype(np.intp)
 
+    def _add_rows(self, rows: Rows, ordinal: int) -> None:
+        """Add samples, the first with that ordinal, stretch by stretch."""
+        start = 0
+        while start < len(rows):
+            first = ordinal + start
+            stretch_start, stretch_stop = self.binning.stretch_at(first)
+            stop = min(len(rows), start + stretch_stop - first)
+            if not self.stretches or first == stretch_start:
+                self._open_stretch(first, rows.columns.shape[1], rows.samples.shape[1])
+            self._add_run(rows[start:stop], first)
+            self._move_on(ordinal + stop, stretch_stop)
+            start = stop
+
     def _open_stretch(self, ordinal: int, columns: int, entries: int) -> None:
         sums = self._spare
         self._spare = None
@@ -390,88 +531,78 @@ class SampleSums(Accumulator):
 
     def _blocks_of(self, ordinal: int, count: int, columns: int, entries: int) -> tuple[list[UnitSum], Indices]:
         """The blocks that some samples of one stretch belong to, and which of these each does."""
-        blocks = []
+        blocks: list[UnitSum] = []
         rows = np.empty(count, np.intp)
         start = 0
         while start < count:
             first = ordinal + start
-            level = self.binning.level(first)
+            level = self.binning.block_level(first)
             length = self.binning.shortest << level
             stop = min(count, start + length - first % length)
             block = (level, first // length)
             if block not in self.blocks:
-                grams = np.zeros((columns, columns, entries)) if self.binning.partial else None
-                self.blocks[block] = UnitSum(np.zeros((columns, entries)), np.zeros((columns, columns)), 0, grams)
+                entry_grams = np.zeros((columns, columns, entries)) if self.binning.partial else None
+                self.blocks[block] = UnitSum(np.zeros((columns, entries)), np.zeros((columns, columns)), 0, entry_grams)
             rows[start:stop] = len(blocks)
             blocks.append(self.blocks[block])
-            blocks[-1].n += stop - start
+            blocks[-1].count += stop - start
             start = stop
         return blocks, rows
 
-    def _add_run(
-        self,
-        samples: NDArray[Any],
-        seen: NDArray[Any] | None,
-        columns: Array,
-        weights: Array,
-        bins: Indices,
-        ordinal: int,
-    ) -> Array:
-        """Add samples of one stretch, the first with that ordinal, to their bins and blocks; their energies."""
+    def _add_run(self, rows: Rows, ordinal: int) -> None:
+        """Add samples of one stretch, the first with that ordinal, to their bins and blocks."""
         moments = []
         grams = []
         entry_grams = []
+        count, entries = rows.samples.shape
         sums = self.stretches[-1].sums
         if self.binning.dealt:
-            rows = sums.rows_for(bins)
-            np.add.at(sums.counts, rows, 1)
-            moments.append(Target(sums.moments, rows))
-            grams.append(Target(sums.grams, rows))
+            bin_rows = sums.rows_for(rows.bins)
+            np.add.at(sums.counts, bin_rows, 1)
+            moments.append(Target(sums.moments, bin_rows))
+            grams.append(Target(sums.grams, bin_rows))
             if sums.entry_grams is not None:
-                entry_grams.append(Target(sums.entry_grams, rows))
+                entry_grams.append(Target(sums.entry_grams, bin_rows))
         if self.binning.neighbours:
-            blocks, rows = self._blocks_of(ordinal, len(samples), columns.shape[1], samples.shape[1])
-            moments.append(Target([block.moments for block in blocks], rows))
-            grams.append(Target([block.gram.reshape(-1) for block in blocks], rows))
+            blocks, block_rows = self._blocks_of(ordinal, count, rows.columns.shape[1], entries)
+            moments.append(Target([block.moments for block in blocks], block_rows))
+            grams.append(Target([block.gram.reshape(-1) for block in blocks], block_rows))
             if self.binning.partial:
-                flat_grams = [block.grams.reshape(-1, samples.shape[1]) for block in blocks]
-                entry_grams.append(Target(flat_grams, rows))
-        weighted = columns * weights[:, None]
-        add_grams(columns, weights, grams)
+                flat_grams = [np.asarray(block.entry_grams).reshape(-1, entries) for block in blocks]
+                entry_grams.append(Target(flat_grams, block_rows))
+        weighted = rows.columns * rows.weights[:, None]
+        add_grams(rows.columns, rows.weights, grams)
         if entry_grams:
-            pairs = (weighted[:, :, None] * columns[:, None, :]).reshape(len(columns), -1)
-            observed = np.ones_like(samples) if seen is None else seen
-            add_samples(observed, pairs, weights, entry_grams)
-        return add_samples(samples, weighted, weights, moments, sums.squares)
+            pairs = (weighted[:, :, None] * rows.columns[:, None, :]).reshape(count, -1)
+            observed = rows.seen
+            if observed is None:
+                observed = np.ones_like(rows.samples)
+            add_samples(observed, pairs, rows.weights, entry_grams)
+        add_samples(rows.samples, weighted, rows.weights, moments, sums.squares)
 
     def _move_on(self, end: int, stretch_stop: int) -> None:
         """All samples before ordinal ``end`` are in, of a stretch that ends at ``stretch_stop``."""
-        self.end = end
         last = self.stretches[-1]
         last.stop = end
         if self.binning.neighbours:
-            self._join_blocks()
+            self._join_blocks(end)
         if end == stretch_stop:
             self._join_stretches()
             if self.stretches[-1] is not last:  # its sums are part of others now
                 last.sums.clear()
                 self._spare = last.sums
 
-    def _keep(
-        self, samples: NDArray[Any], seen: NDArray[Any] | None, digest: Digests, places: Indices, ordinal: int
-    ) -> None:
+    def _keep(self, rows: Rows, deals: Digests, places: Indices) -> None:
         """Keep samples with the smallest digests; of those before, the largest go."""
-        candidates = np.arange(len(digest))
+        candidates = np.arange(len(deals))
         if self._kept_bound < 2**64:
-            candidates = np.flatnonzero(digest < np.uint64(self._kept_bound))
+            candidates = np.flatnonzero(deals < np.uint64(self._kept_bound))
             if not len(candidates):
                 return
-        candidates = candidates[np.argsort(digest[candidates], kind="stable")[: self.binning.samples]]
+        candidates = candidates[np.argsort(deals[candidates], kind="stable")[: self.binning.samples]]
         for row in candidates:
-            key = (int(digest[row]), ordinal + int(row))
-            values = samples[row].reshape(self.dims).copy()
-            mask = None if seen is None else seen[row].reshape(self.dims).copy()
-            self.kept[key] = KeptSample(values, mask, int(places[row]))
+            key = (int(deals[row]), self.end + int(row))
+            self.kept[key] = kept_sample(rows, int(row), int(places[row]))
         self._thin()
 
     def _thin(self) -> None:
@@ -481,26 +612,27 @@ class SampleSums(Accumulator):
         if len(keys) >= self.binning.samples:
             self._kept_bound = keys[self.binning.samples - 1][0]
 
-    def _note_loudest(
-        self, samples: NDArray[Any], seen: NDArray[Any] | None, energies: Array, places: Indices
-    ) -> None:
+    def _note_loudest(self, rows: Rows, energies: Array, places: Indices) -> None:
         row = int(np.argmax(energies))
         if energies[row] > self.largest_energy:
             self.largest_energy = float(energies[row])
-            mask = None if seen is None else seen[row].reshape(self.dims).copy()
-            self.loudest = KeptSample(samples[row].reshape(self.dims).copy(), mask, int(places[row]))
+            self.loudest = kept_sample(rows, row, int(places[row]))
 
     # Joining sums -----------------------------------------------------------------------------------------------------
 
     def merge(self, other: SampleSums) -> None:
         """Take what another one, of the samples that come next, has."""
+        assert self.waiting is None, "samples can follow only whole stretches"
         self.n += other.n
-        self.end = max(self.end, other.end)
-        self.dims = other.dims or self.dims
+        self.end = other.end
+        self.waiting = other.waiting
+        self.weight += other.weight
         self.stretches += other.stretches
         self._join_stretches()
         self.blocks |= other.blocks
-        self._join_blocks()
+        if self.binning.neighbours and self.blocks:
+            held = 0 if self.waiting is None else self.waiting.count
+            self._join_blocks(self.end - held)
         self.kept |= other.kept
         self._thin()
         if other.largest_energy > self.largest_energy:
@@ -509,48 +641,64 @@ class SampleSums(Accumulator):
         self.smallest_digests.merge(other.smallest_digests)
 
     def _join_stretches(self) -> None:
-        """Add complete stretches to the sums of all samples before them, if those are here."""
-        while len(self.stretches) > 1:
-            first = self.stretches[0]
-            following = self.stretches[1]
-            _, complete = self.binning.stretch_at(following.start)
-            if first.start > 0 or following.stop < complete:
-                return
+        """Add up neighbours that are whole: stretches of a level from its first on, and levels from the first on."""
+        number = 0
+        while number + 1 < len(self.stretches):
+            first = self.stretches[number]
+            following = self.stretches[number + 1]
+            if not self._follows(first, following):
+                number += 1
+                continue
             first.sums.take(following.sums)
             first.stop = following.stop
-            del self.stretches[1]
+            del self.stretches[number + 1]
+            number = max(0, number - 1)
 
-    def _join_blocks(self) -> None:
+    def _follows(self, first: Stretch, following: Stretch) -> bool:
+        """Whether sums are those that are added to the first ones next."""
+        level_start, level_stop = self.binning.level_at(following.start)
+        if first.stop != following.start:
+            return False
+        if following.start == level_start:
+            return first.start == 0 and following.stop == level_stop
+        _, complete = self.binning.stretch_at(following.start)
+        return first.start == level_start and following.stop == complete
+
+    def _join_blocks(self, end: int) -> None:
         """Make one of two neighbouring blocks that are shorter than those of the last sample, again and again."""
-        if not self.blocks:
-            return
-        target = self.binning.level(self.end - 1)
+        target = self.binning.block_level(end - 1)
         for level in range(min(level for level, _ in self.blocks), target):
             numbers = sorted(number for block_level, number in self.blocks if block_level == level)
             for number in numbers:
                 right = (level, number + 1)
                 if number % 2 == 0 and right in self.blocks:
                     sums = self.blocks.pop((level, number))
-                    sums.plus(self.blocks.pop(right))
+                    sums.add(self.blocks.pop(right))
                     self.blocks[level + 1, number // 2] = sums
 
     def close(self) -> None:
         """Let go of memory that is not in use."""
-        self._spare = None
+        if not self.goes_on:
+            self._spare = None
 
     def end_here(self) -> None:
-        """No sample follows: the last stretch is added as it is."""
+        """No sample follows: those that wait are added, and what was begun counts as whole."""
+        if self.waiting is not None:
+            waiting = self.waiting
+            self.waiting = None
+            self._add_rows(waiting.rows(), self.end - waiting.count)
         self._spare = None
         while len(self.stretches) > 1:
-            following = self.stretches.pop(1)
-            self.stretches[0].sums.take(following.sums)
-            self.stretches[0].stop = following.stop
+            following = self.stretches.pop()
+            self.stretches[-1].sums.take(following.sums)
+            self.stretches[-1].stop = following.stop
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
         spare = 0 if self._spare is None else self._spare.nbytes
-        held = spare + sum(stretch.sums.nbytes for stretch in self.stretches)
+        waiting = 0 if self.waiting is None else self.waiting.nbytes
+        held = spare + waiting + sum(stretch.sums.nbytes for stretch in self.stretches)
         held += sum(block.nbytes for block in self.blocks.values())
         held += sum(sample.nbytes for sample in self.kept.values())
         held += 0 if self.loudest is None else self.loudest.nbytes
@@ -563,31 +711,33 @@ class SampleSums(Accumulator):
         """Q (E,), of all samples; once they have ended."""
         return self.stretches[0].sums.squares
 
-    def digest_sums(self) -> list[UnitSum]:
-        """The sums of every bin of digests, or group, that has samples; once they have ended."""
-        if not self.binning.dealt:
-            return []
-        return self.stretches[0].sums.unit_sums(self.dims)
+    def kept_samples(self) -> list[KeptSample]:
+        """The samples that were kept, in an order of their own."""
+        return [self.kept[key] for key in sorted(self.kept)]
 
-    def neighbour_sums(self) -> list[UnitSum]:
+    def dealt_units(self) -> list[UnitSum]:
+        """The sums of every bin of digests, or group, that has samples; once they have ended."""
+        if not self.binning.dealt or not self.stretches:
+            return []
+        return self.stretches[0].sums.unit_sums()
+
+    def neighbour_units(self) -> list[UnitSum]:
         """The sums of blocks of one length, in their order; a short last one is part of the one before."""
         if not self.blocks:
             return []
-        length = self.binning.shortest << self.binning.level(self.end - 1)
-        blocks = []
+        length = self.binning.shortest << self.binning.block_level(self.end - 1)
+        units = []
         for block in sorted(self.blocks, key=lambda block: block[1]):
-            sums = self.blocks[block]
-            entry_grams = None
-            if self.binning.partial:
-                entry_grams = sums.grams.reshape(*sums.gram.shape, *self.dims)
-            blocks.append(UnitSum(sums.moments.reshape(-1, *self.dims), sums.gram, sums.n, entry_grams))
-        if len(blocks) > 1 and 2 * blocks[-1].n < length:
-            short = blocks.pop()
-            blocks[-1] = added(blocks[-1], short)
-        return blocks
+            units.append(self.blocks[block])
+        if len(units) > 1 and 2 * units[-1].count < length:
+            units[-2:] = [added(units[-2], units[-1])]
+        return units
 
 
-def added(before: UnitSum, sums: UnitSum) -> UnitSum:
+def added(first: UnitSum, following: UnitSum) -> UnitSum:
     """Both as one, in new memory."""
-    moments = before.moments + sums.moments
-    return UnitSum(moments, before.gram + sums.gram, before.n + sums.n, before.grams + sums.grams)
+    entry_grams = None
+    if first.entry_grams is not None and following.entry_grams is not None:
+        entry_grams = first.entry_grams + following.entry_grams
+    moments = first.moments + following.moments
+    return UnitSum(moments, first.gram + following.gram, first.count + following.count, entry_grams)

@@ -1,0 +1,179 @@
+r"""What least squares holds: how many bins, samples and flips at a time, within the memory.
+
+There are 2048 bins for digests at most, a power of two; for large samples no more than take 2²¹ numbers, but 32, and
+fewer, down to 8, only where the memory asks for it.  Bins of neighbours are 32 to 64, fewer from 16 on.  All of this
+follows from the shape of samples, their columns and the memory, not from their number, so that samples that are given
+at once and samples that are pushed in one after the other end in the same bins.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tpca.errors import MemoryBudgetError
+from tpca.inference.design import Design
+from tpca.inference.flips import CHUNK
+from tpca.solvers.least_squares.sums import Binning
+from tpca.tensors.adding import ROWS
+from tpca.wording import amount
+
+MOST_UNITS = 2048
+"""Bins of digests, or groups; up to some 2000 samples of usual size a bin is a sample."""
+USUAL_DEALT = 32
+FEWEST_DEALT = 8
+"""Bins of digests, whatever the size of samples; and where the memory is short."""
+MOST_NEIGHBOURS = 64
+USUAL_NEIGHBOURS = 32
+FEWEST_NEIGHBOURS = 16
+"""Bins of neighbours at most: there are then half as many at least.  A stretch has whole bins from 16 on."""
+USUAL_NUMBERS = 2**21
+"""Numbers of all bins of a kind: 16 MB, which are added up in little time, and sent in little time."""
+SETS = 3
+"""Sums of all bins that are held while samples are added: of levels, of a level, and of a stretch."""
+VERSIONS = 3
+"""Contributions of units while they are tested: as they are, whitened, and without loud directions."""
+FLIP_COPIES = 4
+"""Flipped tensors, while they are fitted."""
+MOST_KEPT = 256
+USUAL_KEPT = 64
+KEPT_NUMBERS = 2**24
+"""Samples for whitening and advice: as many as have so many numbers, but 64 where they fit."""
+SHORTEST_STRETCH = 64
+"""Samples: fewer cost less to add up than their sums."""
+LARGE = 10_000
+"""Entries from which contributions are held in single precision."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The bins, numbers of flips that are held at a time, and bytes of all."""
+
+    binning: Binning
+    chunk: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a bin takes: ``entries`` of a sample, ``columns`` of the design, those of ``interest`` as one question."""
+
+    entries: int
+    columns: int
+    interest: int
+    partial: bool
+
+    @property
+    def bin_bytes(self) -> int:
+        """Bytes of the sums of one bin."""
+        grams = self.columns**2 if self.partial else 0
+        return 8 * self.entries * (self.columns + grams)
+
+    @property
+    def unit_bytes(self) -> int:
+        """Bytes of all versions of what one unit contributes."""
+        return VERSIONS * contribution_bytes(self.entries) * self.entries * self.interest
+
+    @property
+    def estimate_bytes(self) -> int:
+        """Bytes of the estimate, the background and the squares."""
+        return 8 * self.entries * (self.columns + 4 * self.interest + 2)
+
+
+def contribution_bytes(entries: int) -> int:
+    """Bytes of a number of a contribution."""
+    return 4 if entries > LARGE else 8
+
+
+def plan_memory(
+    dims: Sequence[int],
+    design: Design,
+    dependence: str | int | None,
+    partial: bool,
+    limit: int,
+    pushed: bool = False,
+) -> Plan:
+    """As many bins as fit into ``limit`` bytes; refuses less than the fewest.
+
+    Of samples that are ``pushed`` there may come groups that nobody has heard of.
+    """
+    entries = math.prod(dims)
+    interest = design.n_columns - design.n_nuisance if design.stacked else 1
+    sizes = Sizes(entries, design.n_columns, interest, partial)
+    dealt, neighbours, shortest = usual_bins(sizes, design, dependence, pushed)
+    fewest_dealt = min(dealt, FEWEST_DEALT)
+    fewest_neighbours = min(neighbours, FEWEST_NEIGHBOURS)
+    while bytes_of_bins(sizes, dealt, neighbours) > limit:
+        if dealt > fewest_dealt and dealt >= neighbours:
+            dealt = max(fewest_dealt, dealt // 2)
+        elif neighbours > fewest_neighbours:
+            neighbours = max(fewest_neighbours, neighbours // 2)
+        elif dealt > fewest_dealt:
+            dealt = max(fewest_dealt, dealt // 2)
+        else:
+            needed = amount(bytes_of_bins(sizes, dealt, neighbours))
+            raise MemoryBudgetError(
+                f"the sums of {dealt + neighbours} units of samples of shape {tuple(dims)} take {needed}, the memory "
+                f"is {amount(limit)}; raise memory_limit, or use solver='race', which holds less."
+            )
+    held = bytes_of_bins(sizes, dealt, neighbours)
+    sample_bytes = 8 * entries * (2 if partial else 1)
+    # a sample as it is, what is left of it, and that whitened
+    kept = int(min(MOST_KEPT, max(USUAL_KEPT, KEPT_NUMBERS // entries), max(2, (limit - held) // (2 * sample_bytes))))
+    held += 2 * kept * sample_bytes
+    chunk = int(min(CHUNK, max(entries, (limit - held) // (8 * FLIP_COPIES))))
+    binning = Binning(
+        dealt=dealt,
+        neighbours=neighbours,
+        stretch=stretch_of(shortest),
+        samples=kept,
+        shortest=shortest,
+        grouped=design.groups is not None,
+        partial=partial,
+    )
+    return Plan(binning, chunk, held)
+
+
+def usual_bins(sizes: Sizes, design: Design, dependence: str | int | None, pushed: bool) -> tuple[int, int, int]:
+    """Bins of digests or groups, bins of neighbours, and the fewest samples of one, if the memory is large."""
+    bin_numbers = sizes.bin_bytes // 8
+    most_dealt = power_of_two(USUAL_NUMBERS // bin_numbers, USUAL_DEALT, MOST_UNITS)
+    if design.groups is not None:
+        units = MOST_UNITS
+        if not pushed:
+            units = min(units, len(design.group_names))
+        return units, 0, 1
+    if dependence is None:
+        return most_dealt, 0, 1
+    if isinstance(dependence, int):
+        return 0, most_dealt, dependence
+    return most_dealt, power_of_two(USUAL_NUMBERS // bin_numbers, USUAL_NEIGHBOURS, MOST_NEIGHBOURS), 1
+
+
+def power_of_two(most: int, least: int, largest: int) -> int:
+    """The largest power of two up to ``most`` that lies between two others."""
+    power = 1 << max(0, most.bit_length() - 1)
+    return min(max(power, least), largest)
+
+
+def stretch_of(shortest: int) -> int:
+    """Samples of the first stretches: whole bins of neighbours, and a multiple of what is added at a time."""
+    doubled = ROWS
+    while shortest * doubled < SHORTEST_STRETCH:
+        doubled *= 2
+    return shortest * doubled
+
+
+def bytes_of_bins(sizes: Sizes, dealt: int, neighbours: int) -> int:
+    """The most that is held of bins: while samples are added, or while contributions are tested."""
+    tested = neighbours or dealt
+    added_up = (SETS * dealt + neighbours) * sizes.bin_bytes
+    concluded = (dealt + neighbours) * sizes.bin_bytes + tested * sizes.unit_bytes
+    return max(added_up, concluded) + sizes.estimate_bytes
+
+
+def least_bytes(dims: Sequence[int]) -> int:
+    """The least memory that least squares of a mean needs."""
+    sizes = Sizes(math.prod(dims), 1, 1, False)
+    return bytes_of_bins(sizes, FEWEST_DEALT, FEWEST_NEIGHBOURS)
