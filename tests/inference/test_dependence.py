@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from tpca.inference.units import Contributions, UnitSum
 
 from tpca import TensorPCA
 from tpca.inference.design import read_design
+from tpca.inference.regression import UnitSum, regress, residuals_of_all
 
 
 def sorted_classes(rng, labels, levels):
@@ -37,18 +37,19 @@ def test_what_is_left_of_units_is_what_least_squares_leaves(labels, rng):
     design = read_design("effect", len(X), y, None, None, None)
     z, _ = design.rows(np.arange(len(X)))
     unit = np.arange(len(X)) // 10
-    sums = {
-        int(g): UnitSum(np.tensordot(z[unit == g].T, X[unit == g], 1), z[unit == g].T @ z[unit == g], 10)
-        for g in np.unique(unit)
-    }
+    units = []
+    for number in np.unique(unit):
+        rows = unit == number
+        moments = (z[rows].T @ X[rows].reshape(10, -1)).copy()
+        units.append(UnitSum(moments, z[rows].T @ z[rows], 10))
     ((_, interest),) = design.questions
-    parts = Contributions(sums, interest, (6, 5), design.stacked)
+    regression = regress(units, interest, (6, 5), design.stacked)
 
     flat = X.reshape(len(X), -1)
     residuals = flat - z @ np.linalg.lstsq(z, flat, rcond=None)[0]
-    kappa = parts.kappa(z)[..., 0]
+    kappa = z @ regression.overall_map.T
     expected = [np.einsum("nq,ne->qe", kappa[unit == g], residuals[unit == g]).ravel() for g in np.unique(unit)]
-    left, _, _ = parts.left_over()
+    left = residuals_of_all(units, regression, np.float64).reshape(len(units), -1)
     np.testing.assert_allclose(left, expected, atol=1e-9)  # entries are sums of ten numbers of size 1
 
 

@@ -67,7 +67,7 @@ class BinScatter:
     @property
     def energies(self) -> Array:
         """The squared length of what is left of every bin."""
-        return np.diag(self.products)
+        return np.maximum(np.diag(self.products), 0.0)
 
     @property
     def variance(self) -> float:

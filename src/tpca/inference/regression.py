@@ -95,9 +95,9 @@ class Regression:
     r"""What the totals of all units say; symbols in the table above.
 
     ``contrasts`` K turns :math:`\tilde y` into :math:`\kappa`; it is 1 of one column of interest.  ``shape`` is that
-    of a sample, behind the q contrasts of labels that are ``stacked``.  ``observed`` entries were seen at all, ``rates``
-    says in which share of the weight; None where none is missing.  An entry was seen in ``n_observed`` of the n samples
-    on average.
+    of a sample, behind the q contrasts of labels that are ``stacked``.  ``observed`` entries were seen at all,
+    ``rates`` says in which share of the weight; None where none is missing.  An entry was seen in ``n_observed`` of the
+    n samples on average.
     """
 
     dims: tuple[int, ...]
@@ -307,7 +307,7 @@ def unit_freedom(grams: Array, regression: Regression) -> Array:
     freedom = np.einsum("gqq->g", informations)
     freedom -= np.einsum("gij,gji->g", informations, informations) / regression.information
     freedom -= np.einsum("gcq,cd,gdq->g", overlaps, regression.overall_inverse, overlaps)
-    return np.maximum(freedom / len(regression.interest), 1e-12 * regression.information)
+    return np.asarray(np.maximum(freedom / len(regression.interest), 1e-12 * regression.information))
 
 
 def fitted_cosines(grams: Array, regression: Regression) -> Array:

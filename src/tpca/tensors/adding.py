@@ -80,9 +80,9 @@ def energies_of(samples: NDArray[Any]) -> Array:
         for number, sample in enumerate(samples):
             energies[number] = np.einsum("e,e->", sample, sample)  # faster than vecdot, whose BLAS may have threads
         if not np.isfinite(energies).all():
-            for number in np.flatnonzero(~np.isfinite(energies)):
-                sample = samples[number].astype(np.float64)
-                energies[number] = np.einsum("e,e->", sample, sample)
+            for row in np.flatnonzero(~np.isfinite(energies)):
+                sample = samples[row].astype(np.float64)
+                energies[row] = np.einsum("e,e->", sample, sample)
     return energies
 
 
@@ -130,7 +130,7 @@ def _add_large(
     starts = range(0, count, ROWS)
     runs_by_start = []
     for start in starts:
-        runs = []
+        runs: list[Run] = []
         for target in targets:
             runs += runs_of(target, start, min(start + ROWS, count))
         runs_by_start.append(runs)

@@ -14,8 +14,8 @@ smallest digests            with how often each was seen: samples that are copie
 *ordinal*, the number of samples before it.  Large samples are added eight at a time, from an ordinal that is a multiple
 of eight; up to seven wait for those that come next.  Ordinals are cut into *stretches*: eight of s samples, then four
 each of 2s, 4s, 8s, ... samples, a *level* each.  The samples of a stretch are added to empty bins; the sums of a
-level's stretches are added up one after the other, and levels are, too.  So whoever adds whole stretches, in one process or in
-many, ends with the same sums, and whoever has all stretches of a level sends one sum.
+level's stretches are added up one after the other, and levels are, too.  So whoever adds whole stretches, in one
+process or in many, ends with the same sums, and whoever has all stretches of a level sends one sum.
 
 Bins of neighbours are blocks of :math:`\ell 2^j` samples that begin at a multiple of their length.  There are
 ``neighbours`` at most: whenever there would be more, two blocks become one.  The length at which a sample is added
