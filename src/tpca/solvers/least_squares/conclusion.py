@@ -11,7 +11,7 @@ import numpy as np
 
 from tpca.errors import StreamError
 from tpca.inference.design import Design
-from tpca.inference.flips import entry_p_values
+from tpca.inference.flips import entry_p_values, rows_to_flip
 from tpca.inference.scatter import Errors, errors_of, half_agreements, slopes, unit_halves
 from tpca.inference.units import Contributions
 from tpca.inference.whitening import LoudDirections, learn_whitening, longest_within, loud_directions, sphere
@@ -178,15 +178,15 @@ class Versions:
             return
         look = self.run.residuals
         if look is not None and len(look.samples) > 1:
-            rows = np.stack([look.samples[digest] for digest in sorted(look.samples)]).reshape(-1, *parts.dims)
+            samples = [look.samples[digest].reshape(parts.dims) for digest in sorted(look.samples)]
         else:
-            rows = sphere(parts.C.reshape(-1, *parts.dims))
-        whitening = learn_whitening(rows, longest_within(solver.budget()))
-        self.loud = loud_directions(whitening(rows))
-        del rows  # before the flips take their memory
-        yield whitening(parts.C)
+            samples = list(sphere(rows_to_flip(parts.C)[0].reshape(-1, *parts.dims)))
+        whitening, white = learn_whitening(samples, longest_within(solver.budget()))
+        self.loud = loud_directions(white)
+        del samples, white  # before the flips take their memory
+        yield whitening(rows_to_flip(parts.C)[0])
         if self.loud.factors.size:
-            yield self.loud.taken_down(whitening(parts.C))
+            yield self.loud.taken_down(whitening(rows_to_flip(parts.C)[0]))
 
 
 def component_tests(answer: Answer, flips: SignTests, first: Test) -> list[Test]:

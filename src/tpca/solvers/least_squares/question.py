@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tpca.inference.design import Design, Indices, largest_entry, refuse_extreme_size
-from tpca.inference.flips import Progress, draw_signs, least_p, own_order, p_values, resampled, usual_resamples
+from tpca.inference.flips import Progress, draw_signs, least_p, own_order, resampled, usual_resamples
 from tpca.inference.scatter import Tangents, slopes
 from tpca.inference.units import Contributions, Dependence, by_pieces, dependence
 from tpca.inference.whitening import Whitening, learn_whitening, longest_within, sphere
@@ -62,8 +62,8 @@ class SignTests:
 
     def of_plain(self) -> float:
         """The p-value of any component by the plain statistic alone."""
-        values, _ = self.of_versions([self.contributions])
-        return float(p_values(values[0])[0])
+        _, (p,) = self.of_versions([self.contributions])
+        return float(p)
 
     def beyond(self, fit: Components) -> Test:
         """The test of a component more than a joint fit has; it is worked out once."""
@@ -270,7 +270,7 @@ def answer_question(
     C = contributions.C
     if solver.whiten == "modes":
         rows = sphere(C).reshape(-1, *contributions.dims)
-        whitening = learn_whitening(rows, longest_within(solver.budget()))
+        whitening, _ = learn_whitening(rows, longest_within(solver.budget()))
         D = whitening(D[None])[0]
         C = whitening(C)
     further_fits = fit_ranks(D)
