@@ -173,7 +173,7 @@ def resampled(
             of_version[some] = statistic(stack) * (size / scale[some])
         values.append(of_version)
         p.append(p_values(of_version, tie_of(rows.dtype)))
-        del rows  # before the next version is made
+        del rows, stack  # before the next version is made
     least = np.min(p, axis=0)
     return np.array(values), np.array([(least <= of_version[0] + 1e-12).mean() for of_version in p])
 

@@ -48,6 +48,7 @@ MOST_UNITS = 2048  # groups, or samples, that are units of their own
 COPIES = 2  # of contributions: as they are, and whitened
 FLIP_COPIES = 4  # of flipped tensors, while they are fitted
 KEPT_SAMPLES = 256  # for whitening
+KEPT_NUMBERS, FEWEST_KEPT = 2**22, 64  # samples of more entries are fewer: each tells more of every axis
 DIGESTED = 4096  # entries of a sample that tell it from others
 LONGEST_CUBES = 2**20  # entries of samples whose skewness is looked at
 LEAST_ROUND = 64  # samples; of fewer, a round costs more than adding them up
@@ -118,7 +119,8 @@ class LeastSquares(ClaimingSolver):
                     f"is {amount(limit)}; raise memory_limit, or use solver='race', which holds less."
                 )
             units //= 2
-        kept = int(min(KEPT_SAMPLES, max(2, (limit - held) // (16 * entries))))  # float32, whitened copies
+        most = min(KEPT_SAMPLES, max(FEWEST_KEPT, KEPT_NUMBERS // entries))
+        kept = int(min(most, max(2, (limit - held) // (16 * entries))))  # float32, whitened copies
         left = limit - held - 4 * entries * kept
         return Plan(units, kept, int(min(CHUNK, max(entries, left // (8 * FLIP_COPIES)))))
 
