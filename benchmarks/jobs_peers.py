@@ -5,23 +5,37 @@ question         who answers it, and how
 ===============  ====================================================================================================
 effect of label  TensorLy and pyttb, refitted to every flip (p of the component); MNE's cluster test (p of clusters)
 variation        xeofs' EOFs with its bootstrap (errors and p of components)
+flips            TensorLy, one fit of a tensor of that shape; ours per flip and statistic of a whole test
 plain fit        TensorLy and pyttb, rank one of the mean: no p, no errors
 ===============  ====================================================================================================
 """
 
+import functools
 import importlib.util
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from suite import Row, compare
+from suite import Row, compare, interleave, seconds_of
 
 from tpca import SpikedTensor, TensorPCA
+from tpca.inference.flips import draw_signs, entry_p_values, resampled, rows_to_flip
+from tpca.inference.whitening import learn_whitening, loud_directions
+from tpca.solvers.least_squares.question import rank_one_lengths
 
 DIMS, SAMPLES, RESAMPLES, STRENGTH = (12, 10, 8), 400, 999, 1.5
 REFITS, CLUSTERS, BOOTSTRAP = 0.1, 1.0, 1.0  # targets
 BOOTSTRAPS = 99
+FLIPPED = (  # shape, flips, target
+    ((8,) * 3, 999, 0.05),
+    ((12, 10, 8), 999, 0.05),
+    ((20,) * 3, 999, 0.1),
+    ((64,) * 3, 199, 0.5),
+    ((32,) * 4, 49, 0.5),
+)
+UNITS, KEPT = 32, 64  # units whose signs are flipped, samples for whitening
+STATISTICS = 3
 PLAIN = ((1000, (20,) * 3, 0.5), (200, (64,) * 3, 2.0))  # samples, shape, strength
 
 
@@ -113,6 +127,45 @@ def varying() -> Iterator[Row]:
     yield compare(ours, bootstrapped, 3).row(job, reference, BOOTSTRAP)
 
 
+def test_by_flips(rows: np.ndarray, samples: np.ndarray, signs: np.ndarray) -> np.ndarray:
+    """P of every entry; p of contributions as they are, whitened, and with loud directions taken down."""
+    scale = np.ones(len(signs))
+    entry_p_values(rows, signs, scale)
+
+    def versions() -> Iterator[np.ndarray]:
+        yield rows
+        whitening, white = learn_whitening(samples)
+        loud = loud_directions(white)
+        del white
+        yield whitening(rows_to_flip(rows)[0])
+        yield loud.taken_down(whitening(rows_to_flip(rows)[0]))
+
+    return resampled(versions(), rank_one_lengths, signs, scale)[1]
+
+
+def flipping() -> Iterator[Row]:
+    """A whole test by flips, over a refit by others: its time by the number of flips and statistics."""
+    for dims, flips, target in FLIPPED:
+        rng = np.random.default_rng(3)
+        vectors = [v / np.linalg.norm(v) for v in map(rng.standard_normal, dims)]
+        size = 3 * np.sqrt(sum(dims) / UNITS)
+        pattern = size * functools.reduce(np.multiply.outer, vectors)
+        rows = rng.standard_normal((UNITS, *dims)) + pattern
+        samples = rng.standard_normal((KEPT, *dims), dtype=np.float32) / np.float32(np.sqrt(pattern.size))
+        signs = draw_signs(UNITS, flips, rng)
+        tensor = rows.sum(axis=0)
+
+        def each(rows: np.ndarray = rows, samples: np.ndarray = samples, signs: np.ndarray = signs) -> float:
+            return seconds_of(lambda: test_by_flips(rows, samples, signs)) / (STATISTICS * len(signs))
+
+        def refit(tensor: np.ndarray = tensor) -> float:
+            return seconds_of(lambda: tensorly_length(tensor))
+
+        took = interleave({"flip": each}, refit, 3)["flip"]
+        job = f"flips of {'×'.join(map(str, dims))}, per flip and statistic"
+        yield took.row(job, "TensorLy parafac, one refit", target, f"{flips} flips, p of {STATISTICS} statistics")
+
+
 def peak(fit: Callable[[np.ndarray], object], array: np.ndarray) -> int:
     """Bytes allocated at most during a fit, beside the samples."""
     tracemalloc.start()
@@ -150,4 +203,5 @@ def rows() -> Iterator[Row]:
     warnings.simplefilter("ignore")  # theirs
     yield from tested()
     yield from varying()
+    yield from flipping()
     yield from untested()

@@ -5,7 +5,7 @@ import pytest
 
 from tpca import TensorPCA
 from tpca.inference.design import read_design
-from tpca.inference.regression import UnitSum, regress, residuals_of_all
+from tpca.inference.regression import UnitSum, contributions, regress, residuals_of_all
 
 
 def sorted_classes(rng, labels, levels):
@@ -49,7 +49,7 @@ def test_what_is_left_of_units_is_what_least_squares_leaves(labels, rng):
     residuals = flat - z @ np.linalg.lstsq(z, flat, rcond=None)[0]
     kappa = z @ regression.overall_map.T
     expected = [np.einsum("nq,ne->qe", kappa[unit == g], residuals[unit == g]).ravel() for g in np.unique(unit)]
-    left = residuals_of_all(units, regression, np.float64).reshape(len(units), -1)
+    left = residuals_of_all(units, regression, contributions(units, regression)).reshape(len(units), -1)
     np.testing.assert_allclose(left, expected, atol=1e-9)  # entries are sums of ten numbers of size 1
 
 

@@ -8,8 +8,11 @@ from scipy.stats import t as student
 from sklearn.datasets import load_breast_cancer, load_digits
 
 import naive
+from amounts import Traced
 from tpca import TensorPCA
+from tpca.inference.flips import CHUNK, draw_signs, entry_p_values, resampled
 from tpca.inference.whitening import learn_whitening, loud_directions, sphere
+from tpca.solvers.least_squares.question import rank_one_lengths
 
 
 def test_more_than_a_thousand_samples_may_all_be_units_and_larger_ones_have_fewer_flips(rng):
@@ -39,10 +42,10 @@ def test_p_is_that_of_all_flips_where_these_are_few(rng):
 def test_flips_leave_the_whitening_alone(rng):
     rows = sphere(rng.standard_normal((50, 5, 4)) * np.exp(rng.standard_normal(4)))
     signs = rng.choice([-1.0, 1.0], (50, 1, 1))
-    one, other = learn_whitening(rows), learn_whitening(signs * rows)
+    (one, white), (other, _) = learn_whitening(rows), learn_whitening(signs * rows)
     for a, b in zip(one.maps, other.maps, strict=True):
         np.testing.assert_array_equal(a, b)
-    white = one(rows)
+    np.testing.assert_allclose(white, one(rows), rtol=1e-12)
     loud = loud_directions(white)
     np.testing.assert_allclose(np.sort(loud.factors), np.sort(loud_directions(signs * white).factors), rtol=1e-9)
     vectors = [rng.standard_normal(5), rng.standard_normal(4)]
@@ -61,9 +64,10 @@ def test_errors_and_intervals_are_those_of_the_formula(target, rng):
     pca = TensorPCA(target=target, dependence=None, random_state=0).fit(X, y)
     assert pca.result_.n_units == n
     C, left = naive.contributions(X, y)
-    rank = 1 if y is None else 2
-    enlarged = np.sqrt((n - 1) / (n - rank))  # n/(n - rank) in place of n/(n - 1)
-    reach = student.ppf(0.975, n - rank)
+    leverage = 1 / n if y is None else 1 / n + left**2 / (left @ left)
+    share = (left**2 @ (np.ones(n) - leverage)) / (left @ left)  # of the scatter, which fitting leaves
+    enlarged = np.sqrt((n - 1) / n / share)  # 1/share in place of n/(n - 1)
+    reach = student.ppf(0.975, n * share)
     D = C.sum(axis=0) / (left @ left)
     wide = np.multiply.outer(left**2, D) + enlarged * (C - np.multiply.outer(left**2, D))
     strength, ends, errors = naive.interval(wide, left**2, left @ left, reach)
@@ -81,6 +85,74 @@ def test_the_plain_test_is_that_of_refitting_every_flip(rng):
     lengths = [naive.rank_one(np.einsum("g,gabc->abc", s, X))[0] for s in signs]
     # The quick fits of flips are a few sweeps from one start; all flips are fitted in the same way.
     assert pca.p_values_[0] == pytest.approx(naive.flip_p(lengths), abs=2 / 32)
+
+
+LARGE = (24, 25, 26)  # flipped in single precision
+
+
+@pytest.mark.parametrize("size", [1e-150, 1.0, 1e150])
+def test_flips_of_large_tensors_are_the_same_in_any_chunks_and_at_any_size(size, rng):
+    rows = rng.standard_normal((6, *LARGE))
+    signs = draw_signs(6, 40, rng)
+    scale = np.full(len(signs), 2.0)
+    (values,), p = resampled([size * rows], rank_one_lengths, signs, scale)
+    stacks = (signs @ rows.reshape(6, -1)).reshape(-1, *LARGE)
+    np.testing.assert_allclose(values, size * rank_one_lengths(stacks) / 2, rtol=1e-2)  # of two maxima as high
+    assert np.median(np.abs(values / (size * rank_one_lengths(stacks) / 2) - 1)) < 1e-5
+    for most in (1, 100_000):
+        (others,), other_p = resampled([size * rows], rank_one_lengths, signs, scale, most)
+        np.testing.assert_allclose(others, values, rtol=1e-4)
+        assert other_p == p
+
+
+def test_flips_that_are_the_data_again_tie_with_them(rng):
+    """Of seven units that are the same, and one of zeros, the data have the largest length; so have their copies."""
+    pattern = rng.standard_normal(LARGE)
+    rows = np.array([*[pattern] * 7, 0 * pattern])
+    signs = np.vstack([np.ones(8), rng.choice([-1.0, 1.0], (40, 8))])
+    signs[7, :] = 1
+    signs[20, :] = -1
+    signs[21, :7] = -1
+    whole = np.abs(signs[:, :7].sum(axis=1)) == 7
+    for most in (1, CHUNK):
+        values, p = resampled([rows, rows], rank_one_lengths, signs, np.ones(41), most)
+        np.testing.assert_allclose(values[0] / values[0, 0], np.abs(signs[:, :7].sum(axis=1)) / 7, rtol=1e-5)
+        assert p == pytest.approx(whole.mean())
+        entries = entry_p_values(rows, signs, np.ones(41), most)
+        np.testing.assert_allclose(entries, whole.mean())
+
+
+@pytest.mark.parametrize("dims", [(5, 4), (3, 30, 130)])
+def test_p_of_entries_is_that_of_the_largest_t(dims, rng):
+    rows = rng.standard_normal((12, *dims))
+    rows[:, 1, 2] = 0
+    signs = draw_signs(12, 200, rng)
+    scale = rng.uniform(1, 2, len(signs))
+    with np.errstate(invalid="ignore"):
+        t = np.abs(np.einsum("sg,g...->s...", signs, rows) / np.sqrt(np.sum(rows**2, axis=0)))
+    t /= scale.reshape(-1, *[1] * len(dims))
+    largest = np.nanmax(t.reshape(len(t), -1), axis=1)
+    expected = np.mean(largest >= t[0][..., None] * (1 - 1e-6), axis=-1)
+    expected[1, 2] = np.nan
+    told = []
+    for most in (1000, CHUNK):
+        found = entry_p_values(rows, signs, scale, most, lambda *counts: told.append(counts))
+        np.testing.assert_allclose(found, expected, atol=1.01 / len(signs))
+        assert told[-1] == (len(signs), len(signs))
+
+
+def test_the_test_of_large_tensors_takes_little_more_than_their_sums():
+    """Units twice, kept samples twice, a chunk of flips; everything was held several times."""
+    samples = np.random.default_rng(0).standard_normal((64, 48, 48, 48), dtype=np.float32)
+
+    def fit():
+        return TensorPCA(n_resamples=19, random_state=0).fit(samples)
+
+    fit()
+    with Traced() as traced:
+        assert fit().result_.n_units == 32
+    sums = 32 * 8 * 48**3
+    assert traced.peak < 4.6 * sums + 8 * CHUNK
 
 
 def nothing(law, rng):

@@ -5,6 +5,7 @@ import functools
 import numpy as np
 import pytest
 
+from amounts import Traced
 from naive import best_rank_one, outer_product, rank_one_objective
 from tpca.solvers import rank_one as tools
 from tpca.tensors import RankOne
@@ -125,3 +126,65 @@ def test_the_best_fit_is_that_of_many_starts(dims, rng):
     _, values = tools.fits(np.stack([tensor, -3 * tensor]))
     np.testing.assert_allclose(values, [length, 3 * length], rtol=1e-6)
     assert [len(v) for v in vectors] == list(dims)
+
+
+# Fits of stacks -------------------------------------------------------------------------------------------------------
+
+
+def planted(rng, dims, count, size, dtype=float):
+    """Noise, and a pattern of so many times the root of Σd in each."""
+    patterns = [outer_product(unit_vectors(rng, dims)) for _ in range(count)]
+    return (rng.standard_normal((count, *dims)) + size * np.sqrt(sum(dims)) * np.array(patterns)).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dims", [(6, 50), (50, 6), (LONG, 90), (90, LONG)])
+def test_fits_of_matrices_are_their_singular_values(dims, dtype, rng):
+    noise = planted(rng, dims, 20, 0.0, dtype)
+    assert tools.fits(noise)[1].dtype == dtype
+    ratio = tools.fits(noise)[1] / np.linalg.norm(noise, 2, axis=(1, 2))
+    assert ratio.max() <= 1 + 1e-5
+    assert ratio.mean() >= 0.99
+    stack = planted(rng, dims, 20, 2.0, dtype)
+    vectors, values = tools.fits(stack)
+    np.testing.assert_allclose(values, np.linalg.norm(stack, 2, axis=(1, 2)), rtol=1e-5)
+    np.testing.assert_allclose(np.einsum("bij,bi,bj->b", stack, *vectors), values, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dims", [(8, 8, 8), (3, 20, 4), (4, 3, 5, 4), (40, 40, 40), (12,) * 4], ids=str)
+def test_fits_of_tensors_are_nearly_the_best_ones(dims, rng):
+    """Of noise, less than a tenth short of the best of many starts; next to none of patterns of twice its length."""
+    count = 40 if np.prod(dims) < 1000 else 4
+    noise = planted(rng, dims, count, 0.0)
+    best = np.array([tools.best_rank_one(tensor)[1] for tensor in noise])
+    assert np.mean(tools.fits(noise)[1] / best) >= 0.92
+    stack = planted(rng, dims, count, 3.0, np.float32)
+    best = np.array([tools.best_rank_one(tensor)[1] for tensor in stack.astype(float)])
+    vectors, values = tools.fits(stack)
+    np.testing.assert_allclose(values, best, rtol=1e-3)
+    for vector, length in zip(vectors, dims, strict=True):
+        assert vector.shape == (count, length)
+        np.testing.assert_allclose(np.linalg.norm(vector, axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dims", [(5, 4, 3), (40, 50, 40), (40, 3, 5, 30)], ids=str)
+def test_a_fit_depends_on_its_own_tensor_alone_and_not_on_its_sign(dims, rng):
+    stack = planted(rng, dims, 9, 1.0, np.float32)
+    _, values = tools.fits(stack)
+    np.testing.assert_array_equal(tools.fits(-stack)[1], values)
+    np.testing.assert_allclose(tools.fits(stack[::-1])[1][::-1], values, rtol=1e-5)
+    single = [tools.fits(tensor[None]) for tensor in stack]
+    np.testing.assert_allclose(np.concatenate([value for _, value in single]), values, rtol=1e-5)
+    stack[3] = 0
+    again, lengths = tools.fits(stack)
+    assert lengths[3] == 0
+    assert all(np.isfinite(vector).all() for vector in again)
+    np.testing.assert_allclose(np.delete(lengths, 3), np.delete(values, 3), rtol=1e-5)
+
+
+def test_fits_of_large_tensors_take_less_memory_than_the_tensors(rng):
+    stack = rng.standard_normal((10, 48, 48, 48), dtype=np.float32)
+    tools.fits(stack)
+    with Traced() as traced:
+        tools.fits(stack)
+    assert traced.peak < stack.nbytes / 2

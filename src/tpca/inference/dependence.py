@@ -34,6 +34,8 @@ STUCK_CORRELATION = 0.2
 STUCK_Z = 2.0
 """Correlation of neighbours and its z, of the two coarsest binnings: beyond these no binning makes bins independent."""
 LARGEST_CORRELATION = 0.98
+NO_ENERGY = 1e-10
+"""Share of the largest energy of a bin that may be rounding."""
 FEWEST_COMPARED = 8
 """Bins whose energies are compared with those of others."""
 
@@ -77,7 +79,8 @@ class BinScatter:
     def neighbours(self) -> tuple[float, float]:
         """The mean correlation of neighbouring bins beyond that of fitting, and its z."""
         lengths = np.sqrt(self.energies)
-        pairs = np.maximum(lengths[:-1] * lengths[1:], 1e-300)  # 0 for bins of no weight
+        rounding = NO_ENERGY * float(self.energies.max())  # which is all that is left of bins of no weight
+        pairs = np.maximum(lengths[:-1] * lengths[1:], rounding + 1e-300)
         cosines = np.diag(self.products, 1) / pairs - np.diag(self.cosines, 1)
         mean = float(cosines.mean())
         error = float(cosines.std(ddof=1)) / math.sqrt(len(cosines))

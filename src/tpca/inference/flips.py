@@ -19,16 +19,25 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tpca.inference.regression import SINGLE_PRECISION
 from tpca.tensors.blocks import Array
 
+SINGLE: Any = np.float32
 Progress = Callable[[int, int], None]  # told how many flips are done, and how many there are
 
-CHUNK = 2**21  # numbers of flipped tensors that are held at a time, at most
-TIE = 1e-9  # lengths that differ by less are equal
+CHUNK = 2**21
+"""Numbers in double precision, of flipped tensors that are held at a time, at most: 16 MB."""
+TIE = 1e-9
+"""Lengths that differ by a smaller part are equal."""
+SINGLE_TIE = 1e-6
+"""The same in single precision, which rounds to 1e-7; flips differ by some percent."""
+ENTRIES_TOGETHER = 2**14
+"""Entries whose p-values are worked out at a time, of all flips: some megabytes."""
 LEAST_FLIPS, USUAL_FLIPS = 199, 999
 COST_ENTRIES = 1e4  # entries up to which 999 flips of three statistics take about a second
 
@@ -93,24 +102,48 @@ def rearrangements(
         yield orders
 
 
-def p_values(values: Array) -> Array:
+def p_values(values: Array, tie: float = TIE) -> Array:
     """The p-value of every one of ``values`` among all of them: the first is the data, the others are flips."""
-    below = np.searchsorted(np.sort(values), values - TIE * np.abs(values), side="left")
+    below = np.searchsorted(np.sort(values), values - tie * np.abs(values), side="left")
     return np.asarray((len(values) - below) / len(values))
+
+
+def tie_of(dtype: Any) -> float:
+    """By how small a part equal lengths may differ that are worked out in this precision."""
+    return SINGLE_TIE if dtype == SINGLE else TIE
+
+
+def rows_to_flip(rows: Array) -> tuple[Array, float]:
+    """Contributions (G, ...) as they are flipped, and the number that they were divided by.
+
+    Large tensors in single precision, with a largest entry of about one: squares neither overflow nor vanish.  The
+    number is a power of two, so nothing but the precision changes.
+    """
+    if rows[0].size <= SINGLE_PRECISION or rows.dtype == SINGLE:
+        return rows, 1.0
+    largest = max(float(rows.max()), -float(rows.min()))
+    size = math.ldexp(1.0, math.frexp(largest)[1])
+    single = np.empty_like(rows, SINGLE)
+    np.divide(rows, size, out=single, casting="same_kind")
+    return single, size
 
 
 def flipped(
     rows: Array, signs: Array, most: int = CHUNK, progress: Progress | None = None
 ) -> Iterator[tuple[slice, Array]]:
-    """Σ_g s_g C_g of every row of signs, about ``most`` numbers at a time; the rows are (G, ...).
+    """Σ_g s_g C_g of every row of signs, in the memory of about ``most`` numbers; the rows are (G, ...).
 
-    ``progress`` is told when some flips have been used.
+    The next sums overwrite those before them.  ``progress`` is told when some flips have been used.
     """
     flat = rows.reshape(len(rows), -1)
-    step = max(1, most // max(1, flat.shape[1]))
+    signs = signs.astype(flat.dtype, copy=False)
+    numbers = most * np.dtype(np.float64).itemsize // flat.dtype.itemsize
+    step = min(len(signs), max(1, numbers // max(1, flat.shape[1])))
+    sums = np.empty_like(flat, shape=(step, flat.shape[1]))
     for start in range(0, len(signs), step):
         some = slice(start, min(start + step, len(signs)))
-        yield some, (signs[some].astype(flat.dtype, copy=False) @ flat).reshape(-1, *rows.shape[1:])
+        stack = np.matmul(signs[some], flat, out=sums[: some.stop - start])
+        yield some, stack.reshape(-1, *rows.shape[1:])
         if progress is not None:
             progress(some.stop, len(signs))
 
@@ -125,17 +158,23 @@ def resampled(
 ) -> tuple[Array, Array]:
     """The same statistic of the flips of several versions of the contributions, divided by ``scale``.
 
-    Values (versions, 1 + m), on the data, then on flips; and the p-value of every version, adjusted for there being
-    others.  The least of these is the p-value of any signal.
+    The statistic of tensors t times as large is t times as large.  Values (versions, 1 + m), on the data, then on
+    flips; and the p-value of every version, adjusted for there being others.  The least of these is the p-value of any
+    signal.
     """
-    rows = []
+    values = []
+    p = []
     for version in versions:
-        each = [statistic(stack) / scale[some] for some, stack in flipped(version, signs, most, progress)]
-        rows.append(np.concatenate(each))
-        del version  # before the next one is made
-    p = np.array([p_values(own) for own in rows])
-    least = p.min(axis=0)
-    return np.array(rows), np.array([(least <= own[0] + 1e-12).mean() for own in p])
+        rows, size = rows_to_flip(version)
+        del version  # before the flips take their memory
+        of_version = np.empty(len(signs))
+        for some, stack in flipped(rows, signs, most, progress):
+            of_version[some] = statistic(stack) * (size / scale[some])
+        values.append(of_version)
+        p.append(p_values(of_version, tie_of(rows.dtype)))
+        del rows, stack  # before the next version is made
+    least = np.min(p, axis=0)
+    return np.array(values), np.array([(least <= of_version[0] + 1e-12).mean() for of_version in p])
 
 
 def entry_p_values(
@@ -143,17 +182,26 @@ def entry_p_values(
 ) -> Array:
     """Family-wise p of every entry: how often the largest |t| over all entries of a flip reaches it.
 
-    The level of an entry, the root of its sum of squares over units, is left alone by flips.
+    The level of an entry, the root of its sum of squares over units, is left alone by flips.  All flips of some
+    entries are taken at a time.
     """
-    level = np.sqrt(np.einsum("g...,g...->...", rows, rows, dtype=np.float64))
+    flat = rows.reshape(len(rows), -1)
+    entries = flat.shape[1]
+    level = np.sqrt(np.einsum("ge,ge->e", flat, flat))
     unknown = level <= 1e-12 * level.max(initial=0.0)
     level = np.where(unknown, np.inf, level)
-    largest, own = np.empty(len(signs)), np.zeros(rows.shape[1:])
-    for some, stack in flipped(rows, signs, most, progress):
-        sizes = np.abs(stack, out=stack)
-        sizes /= level
-        largest[some] = sizes.reshape(len(sizes), -1).max(axis=1) / scale[some]
-        if some.start == 0:
-            own = sizes[0] / scale[0]
-    reached = len(signs) - np.searchsorted(np.sort(largest), own * (1 - TIE), side="left")
-    return np.where(unknown, math.nan, reached / len(signs))
+    dtype = SINGLE if entries > SINGLE_PRECISION else level.dtype
+    signs_over_scale = (signs / scale[:, None]).astype(dtype)
+    largest = np.zeros(len(signs), dtype)
+    sizes = np.empty(entries, dtype)  # of the data
+    step = max(1, min(ENTRIES_TOGETHER, most // len(signs)))
+    for start in range(0, entries, step):
+        piece = slice(start, start + step)
+        t = signs_over_scale @ (flat[:, piece] / level[piece]).astype(dtype)
+        sizes[piece] = np.abs(t[0])
+        np.maximum(largest, t.max(axis=1), out=largest)
+        np.maximum(largest, -t.min(axis=1), out=largest)
+        if progress is not None:
+            progress(len(signs) * min(start + step, entries) // entries, len(signs))
+    reached = len(signs) - np.searchsorted(np.sort(largest), sizes * (1 - tie_of(dtype)), side="left")
+    return np.where(unknown, math.nan, reached / len(signs)).reshape(rows.shape[1:])

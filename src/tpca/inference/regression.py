@@ -49,7 +49,7 @@ import numpy as np
 
 from tpca.checkpoint import kept
 from tpca.errors import SampleError
-from tpca.inference.design import DETERMINED, Indices
+from tpca.inference.design import DETERMINED, Indices, largest_entry
 from tpca.tensors.blocks import Array
 
 PIECE = 2**16
@@ -58,6 +58,8 @@ SHRUNK = 0.1
 """Share of the average noise level that every unit's level is drawn towards."""
 UNKNOWN = 1e-8
 """Share of the usual information below which an entry counts as never observed."""
+SINGLE_PRECISION = 10_000
+"""Entries of samples above which contributions are held in single precision."""
 COLLINEAR = 1e-12
 """Relative size of a singular value below which nuisances count as collinear."""
 
@@ -285,11 +287,11 @@ def unit_residuals(units: Sequence[UnitSum], regression: Regression) -> Iterator
         yield rows, residuals.reshape(-1, *regression.shape)
 
 
-def residuals_of_all(units: Sequence[UnitSum], regression: Regression, dtype: Any) -> Array:
-    r"""What the regression leaves of the contributions of all units, (G, \*shape)."""
-    residuals = np.empty((len(units), *regression.shape), dtype)
+def residuals_of_all(units: Sequence[UnitSum], regression: Regression, like: Contributions) -> Array:
+    r"""What the regression leaves of all contributions, (G, \*shape), in the precision and size of those."""
+    residuals = np.empty_like(like.values)
     for rows, values in unit_residuals(units, regression):
-        residuals[rows] = values
+        residuals[rows] = values / like.size
     return residuals
 
 
@@ -332,10 +334,13 @@ def overlaps_of(grams: Array, regression: Regression) -> tuple[Array, Array]:
 class Contributions:
     r"""What units contribute to the estimate, with the nuisances taken out for a test; symbols in the table above.
 
-    ``noise`` and ``inverse`` are the sums :math:`\sum_g S_g\sigma_g^2` and :math:`(\sum_g G_{g,aa}/\sigma_g^2)^+`.
+    ``values`` are in single precision where samples are large: reading them takes most of the time of a flip.  They
+    were divided then by ``size``, a power of two, so that squares neither overflow nor vanish.  ``noise`` is
+    :math:`\sum_g S_g\sigma_g^2`, ``inverse`` :math:`(\sum_g G_{g,aa}/\sigma_g^2)^+`.
     """
 
     values: Array
+    size: float
     overlaps: Array
     noise: float
     inverse: Array
@@ -356,22 +361,32 @@ class Contributions:
         return np.asarray(scales)
 
 
-def contributions(units: Sequence[UnitSum], regression: Regression, dtype: Any = np.float64) -> Contributions:
-    """C of every unit, for tests, in that dtype."""
+def contributions(units: Sequence[UnitSum], regression: Regression) -> Contributions:
+    """C of every unit, for tests."""
     grams = grams_of(units)
     background = regression.background
     levels = np.ones(len(units))
     if len(regression.nuisances):
         levels = noise_levels(units, regression)
         background = background_for_tests(units, regression, levels)
+    size = 1.0
+    dtype: Any = np.float64
+    if math.prod(regression.dims) > SINGLE_PRECISION:
+        dtype = np.float32
+        largest = 0.0
+        for _, moments, piece_grams in pieces_of(units):
+            largest = max(largest, largest_entry(contributed(moments, piece_grams, regression, background)))
+        if math.isfinite(largest):
+            size = math.ldexp(1.0, math.frexp(largest)[1])
     values = np.empty((len(units), *regression.shape), dtype)
     for rows, moments, piece_grams in pieces_of(units):
-        values[rows] = contributed(moments, piece_grams, regression, background).reshape(-1, *regression.shape)
+        piece = contributed(moments, piece_grams, regression, background) / size
+        values[rows] = piece.reshape(-1, *regression.shape)
     overlaps, informations = overlaps_of(grams, regression)
     information = np.einsum("gqq->g", informations) / len(regression.interest)
     weighted_gram = np.einsum("g,gcd->cd", 1 / levels, grams)
     inverse = inverse_of_nuisances(weighted_gram[..., None], regression.nuisances)[..., 0]
-    return Contributions(values, overlaps, float(np.sum(information * levels)), inverse)
+    return Contributions(values, size, overlaps, float(np.sum(information * levels)), inverse)
 
 
 def noise_levels(units: Sequence[UnitSum], regression: Regression) -> Array:

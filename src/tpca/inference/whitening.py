@@ -11,9 +11,8 @@ shrinks more where there are few numbers.  Whitening sharpens a test; it never m
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,21 +83,42 @@ def longest_within(nbytes: float, most: int = LONGEST) -> int:
     return int(min(most, math.sqrt(nbytes / 96)))
 
 
-def learn_whitening(rows: Array, longest: int = LONGEST) -> Whitening:
-    """Whitening of tensors (n, *dims), learnt from such of length one; modes longer than ``longest`` are left alone."""
+def learn_whitening(rows: Array | Sequence[Array], longest: int = LONGEST) -> tuple[Whitening, Array]:
+    """Whitening learnt from tensors (n, *dims) of length one, and these tensors whitened, in a copy.
+
+    Modes longer than ``longest`` are left alone.
+    """
+    white = np.array(rows)
     pairs: list[tuple[Array | None, Array | None]] = []
-    for m, d in enumerate(rows.shape[1:]):
-        if d > longest or d == 1:
+    for axis, length in enumerate(white.shape[1:], 1):
+        if length > longest or length == 1:
             pairs.append((None, None))
             continue
-        moment: Array = np.zeros((d, d))
-        for row in rows:  # one by one: products of all at once would copy them all
-            matrix = np.moveaxis(row, m, 0).reshape(d, -1)
-            moment += matrix @ matrix.T
-        map_, inverse = map_of(moment, rows.size // d)
+        map_, inverse = map_of(second_moments(white, axis), white.size // length)
         pairs.append((map_, inverse))
-        rows = by_pieces(functools.partial(_applied, map_, axis=m + 1), rows)
-    return Whitening(tuple(map_ for map_, _ in pairs), tuple(inverse for _, inverse in pairs))
+        for piece in pieces_of(white):
+            white[piece] = _applied(map_, white[piece], axis)
+    return Whitening(tuple(map_ for map_, _ in pairs), tuple(inverse for _, inverse in pairs)), white
+
+
+def second_moments(rows: Array, axis: int) -> Array:
+    """Σ over tensors of the products of their unfoldings along an axis with themselves, (d, d).
+
+    Products are formed in the precision of the rows, of a few at a time, and added up in double precision.
+    """
+    length = rows.shape[axis]
+    moments = np.zeros((length, length))
+    for piece in pieces_of(rows):
+        unfolding = np.moveaxis(rows[piece], axis, 0).reshape(length, -1)
+        moments += unfolding @ unfolding.T
+    return moments
+
+
+def pieces_of(rows: Array) -> Iterator[slice]:
+    """A few tensors at a time: copies of them stay small."""
+    step = max(1, PIECE // max(1, rows[0].size))
+    for start in range(0, len(rows), step):
+        yield slice(start, start + step)
 
 
 def map_of(moment: Array, columns: int) -> tuple[Array, Array]:
@@ -121,7 +141,9 @@ class LoudDirections:
     def taken_down(self, rows: Array) -> Array:
         """Tensors (..., *dims) in which these directions are as quiet as others."""
         flat = rows.reshape(-1, self.directions.shape[1])
-        loud = ((flat @ self.directions.T) * (1 - self.factors)) @ self.directions
+        directions = self.directions.astype(rows.dtype, copy=False)
+        excess = (flat @ directions.T) * (1 - self.factors)
+        loud = excess.astype(rows.dtype, copy=False) @ directions
         return np.subtract(flat, loud, out=loud).reshape(rows.shape)
 
 
@@ -139,4 +161,9 @@ def loud_directions(rows: Array) -> LoudDirections:
 
 
 def _applied(map_: Array, rows: Array, axis: int) -> Array:
-    return np.moveaxis(np.tensordot(map_.astype(rows.dtype, copy=False), rows, (1, axis)), 0, axis)
+    """Tensors with all vectors along an axis multiplied by a symmetric map."""
+    map_ = map_.astype(rows.dtype, copy=False)
+    after = math.prod(rows.shape[axis:][1:])
+    if after == 1:
+        return np.asarray(rows.reshape(-1, len(map_)) @ map_).reshape(rows.shape)
+    return np.asarray(np.matmul(map_, rows.reshape(-1, len(map_), after))).reshape(rows.shape)

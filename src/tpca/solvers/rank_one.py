@@ -16,18 +16,33 @@ from scipy.linalg.lapack import dsyevd, dsyevr, ssyevd, ssyevr
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from tpca.tensors import RankOne
-from tpca.tensors.blocks import Array
+from tpca.tensors.blocks import Array, unit
 
 SQUARINGS = 5
 DENSE_ROWS = 64  # a matrix of more rows is left to Lanczos iteration, in a few dozen vectors of memory
 LANCZOS = 40
 ROUGH = 1e-4  # tolerance of vectors that are only to climb from
-FLIP_SWEEPS, FLIP_STEPS = 8, 6
 TRIAL_SWEEPS = 12
 SMALL = 10_000  # entries of a tensor for which many starts cost nothing
 SWEEPS, SWEPT = (200, 20_000), 2e8  # least and most, by the entries that all sweeps may touch: some climbs are slow
 STILL = 1e-24  # squared change of vectors that counts as none
 GHOST = 0.9  # overlap above which two vectors count as the same one
+FITTED_NUMBERS = 2**18
+"""Numbers of tensors that are fitted in step: one or two megabytes are read again and again from a cache."""
+SHORT_SIDE = 32
+"""Rows of a matrix up to which powers of its Gram matrix cost no more than reads of it."""
+KRYLOV_STEPS = 8
+"""Steps of two reads: with four a third more of 64³ patterns at the limit of detection are missed."""
+PAIRS = 3
+"""Singular pairs to start from: the best one is rarely the first where noise is all there is."""
+START_TURNS = 3
+"""Turns over the axes of a singular vector: it is only to climb from."""
+START_SWEEPS = 2
+"""Sweeps after which the best start is known well enough."""
+FIT_SWEEPS = 6
+"""Sweeps after which fits of noise are as long as by eight that set one axis after the other (2 % short of rest)."""
+INNER_SWEEPS = 3
+"""Turns over the axes of a contracted tensor: it is small, a read of the whole costs more."""
 
 Gradient = Callable[[Sequence[Array], int], Array]
 Groups = Sequence[Sequence[int]]
@@ -240,23 +255,138 @@ def positive(vectors: Sequence[Array], strength: float) -> tuple[tuple[Array, ..
 
 
 def fits(stack: Array) -> tuple[list[Array], Array]:
-    """Vectors (b, d_m) and lengths of rank-one fits of a stack (b, *dims), by one procedure for all.
+    r"""Vectors (b, d_m) and lengths of rank-one fits of tensors (b, \*dims), by one procedure for all.
 
-    From power steps along all modes but the longest, which is never decomposed.
+    Every tensor is read as a matrix M, whose rows are the first axes and whose columns are the others, about as many.
+    A sweep reads it twice, whatever its order: M contracted with the vectors of its rows is a small tensor, of which
+    all column axes are fitted by turns; then the other way round.
+
+    ======================  ==========================================================================================
+    symbol                  here
+    ======================  ==========================================================================================
+    M                       ``matrices`` (b, rows, columns)
+    p, q                    leading singular vectors of M: starts are rank-one fits of both, reshaped
+    u, v                    ``of_rows`` and ``of_columns``: lists of vectors (b, c, d_m) of c starts
+    :math:`u^\top M, Mv`    ``contracted`` with the outer products of these
+    ======================  ==========================================================================================
+
+    Of several starts the one whose fit is longest after a few sweeps goes on.  No seed of the user's, and no sign of
+    a tensor, changes a length.
     """
     dims = stack.shape[1:]
-    order = sorted(range(len(dims)), key=lambda m: -dims[m])
-    stack = np.ascontiguousarray(np.moveaxis(stack, [1 + m for m in order], range(1, 1 + len(dims))))
-    starts = [np.zeros_like(stack, shape=(len(stack), dims[order[0]]))]
-    for place, m in enumerate(order[1:], 1):
-        U = np.moveaxis(stack, place + 1, 1).reshape(len(stack), dims[m], -1)
-        drawn = np.random.default_rng(place).standard_normal((dims[m],)).astype(stack.dtype)
-        x = np.broadcast_to(drawn, (len(stack), dims[m]))
-        for _ in range(FLIP_STEPS):
-            x = units(np.matvec(U, np.vecmat(x, U)))
-        starts.append(x)
-    found, values = alternate(functools.partial(along, stack), starts, FLIP_SWEEPS)
-    return [found[order.index(m)] for m in range(len(dims))], values
+    if len(dims) == 1:
+        return [units(stack)], lengths(stack)
+    vectors = [np.empty_like(stack, shape=(len(stack), length)) for length in dims]
+    values = np.empty_like(stack, shape=len(stack))
+    at_a_time = max(1, FITTED_NUMBERS // max(1, math.prod(dims)))
+    for start in range(0, len(stack), at_a_time):
+        piece = slice(start, start + at_a_time)
+        fitted, values[piece] = fits_in_step(stack[piece])
+        for vector, rows in zip(vectors, fitted, strict=True):
+            vector[piece] = rows
+    return vectors, values
+
+
+def fits_in_step(stack: Array) -> tuple[list[Array], Array]:
+    """The fits of :func:`fits`, of as many tensors as the cache holds."""
+    dims = stack.shape[1:]
+    split = balanced_split(dims)
+    matrices = stack.reshape(len(stack), math.prod(dims[:split]), -1)
+    left, right = singular_pairs(matrices)
+    of_rows = start_within(left, dims[:split])
+    of_columns = start_within(right, dims[split:])
+    if left.shape[1] > 1:
+        for _ in range(START_SWEEPS):
+            of_rows, of_columns, values = swept(matrices, of_rows, of_columns)
+        best = np.argmax(values, axis=1)[:, None, None]
+        of_rows = [np.take_along_axis(vector, best, axis=1) for vector in of_rows]
+        of_columns = [np.take_along_axis(vector, best, axis=1) for vector in of_columns]
+    for _ in range(FIT_SWEEPS):
+        of_rows, of_columns, values = swept(matrices, of_rows, of_columns)
+    return [vector[:, 0] for vector in (*of_rows, *of_columns)], values[:, 0]
+
+
+def balanced_split(dims: Sequence[int]) -> int:
+    """How many of the first axes make the rows of a matrix, so that rows and columns are fewest together."""
+    return min(range(1, len(dims)), key=lambda count: math.prod(dims[:count]) + math.prod(dims[count:]))
+
+
+def swept(
+    matrices: Array, of_rows: Sequence[Array], of_columns: Sequence[Array]
+) -> tuple[list[Array], list[Array], Array]:
+    """Vectors after a sweep of two reads, those of the columns first, and the lengths (b, c)."""
+    contracted = np.matmul(outer_rows(of_rows), matrices)
+    new_columns, _ = within(contracted, of_columns, INNER_SWEEPS)
+    contracted = np.matmul(outer_rows(new_columns), matrices.swapaxes(1, 2))
+    new_rows, values = within(contracted, of_rows, INNER_SWEEPS)
+    return new_rows, new_columns, values
+
+
+def within(tensors: Array, vectors: Sequence[Array], sweeps: int) -> tuple[list[Array], Array]:
+    """Vectors (b, c, d_m) and lengths of rank-one fits of small tensors (b, c, numbers); one axis needs one step."""
+    return alternate(functools.partial(along, tensors), vectors, sweeps if len(vectors) > 1 else 1)
+
+
+def start_within(singular: Array, dims: Sequence[int]) -> list[Array]:
+    """About the best vectors of singular vectors (b, c, numbers) that are reshaped to ``dims``."""
+    fixed = [fixed_direction(length, axis).astype(singular.dtype) for axis, length in enumerate(dims)]
+    start = [np.broadcast_to(vector, (*singular.shape[:-1], len(vector))) for vector in fixed]
+    return within(singular, start, START_TURNS)[0]
+
+
+def outer_rows(vectors: Sequence[Array]) -> Array:
+    """The outer products (b, c, numbers) of vectors (b, c, d_m), flat."""
+    product = vectors[0]
+    for vector in vectors[1:]:
+        product = (product[..., :, None] * vector[..., None, :]).reshape(*vector.shape[:-1], -1)
+    return product
+
+
+@functools.lru_cache(maxsize=64)
+def fixed_direction(length: int, number: int) -> Array:
+    """A random unit vector, the same for all data."""
+    vector = unit(np.random.default_rng(number).standard_normal(length))
+    vector.flags.writeable = False
+    return vector
+
+
+def singular_pairs(matrices: Array) -> tuple[Array, Array]:
+    """About the leading left and right singular vectors, (b, c, rows) and (b, c, columns), of matrices (b, ...).
+
+    Of those with a short side one pair, by powers of its Gram matrix; of others a few, by :func:`krylov_pairs`.  The
+    vectors of the longer side are not of length one.
+    """
+    if matrices.shape[1] > matrices.shape[2]:
+        right, left = singular_pairs(matrices.swapaxes(1, 2))
+        return left, right
+    if matrices.shape[1] <= SHORT_SIDE:
+        left = start_of(matrices, 1)[:, None]
+        return left, np.matmul(left, matrices)
+    return krylov_pairs(matrices)
+
+
+def krylov_pairs(matrices: Array) -> tuple[Array, Array]:
+    r"""The leading singular pairs of wide matrices M within a Krylov space, by Lanczos' method.
+
+    The rows of X are an orthonormal basis of the span of :math:`x, MM^\top x, \dots, (MM^\top)^{K-1}x` of a fixed x.
+    With Y = XM and the leading eigenvectors c of :math:`YY^\top` pairs are cX and cY.
+    """
+    count, rows, columns = matrices.shape
+    steps = min(KRYLOV_STEPS, rows)
+    basis = np.zeros_like(matrices, shape=(count, steps, rows))
+    images = np.zeros_like(matrices, shape=(count, steps, columns))
+    basis[:, 0] = fixed_direction(rows, 0)
+    images[:, 0] = np.vecmat(basis[:, 0], matrices)
+    for step in range(1, steps):
+        known = basis[:, :step]
+        following = np.matvec(matrices, images[:, step - 1])
+        for _ in range(2):  # once is not enough in rounded numbers
+            following -= np.vecmat(np.matvec(known, following), known)
+        basis[:, step] = units(following)
+        images[:, step] = np.vecmat(basis[:, step], matrices)
+    _, axes = np.linalg.eigh(np.matmul(images, images.swapaxes(1, 2)))
+    leading_axes = axes[:, :, : -PAIRS - 1 : -1].swapaxes(1, 2)
+    return np.matmul(leading_axes, basis), np.matmul(leading_axes, images)
 
 
 def best_rank_one(tensor: Array, rough: bool = False) -> tuple[list[Array], float]:

@@ -93,7 +93,7 @@ def gram_of_others(grams: Sequence[Array], *axes: int, ridge: float = 0.0) -> Ar
 
 def mttkrp(tensors: Array, factors: Sequence[Array], axis: int) -> Array:
     """Tensors times the Khatri-Rao product of all factors but one, (b, d_axis, R)."""
-    ones = np.ones((len(factors[0]), 1, factors[0].shape[2]))  # there may be no other
+    ones = np.ones_like(factors[0], shape=(len(factors[0]), 1, factors[0].shape[2]))  # there may be no other
     others = [factor for m, factor in enumerate(factors) if m != axis]
     return np.asarray(np.matmul(unfold(tensors, axis), khatri_rao([ones, *others])))
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from tpca.errors import MemoryBudgetError
 from tpca.inference.design import Design
 from tpca.inference.flips import CHUNK
+from tpca.inference.regression import SINGLE_PRECISION
 from tpca.solvers.least_squares.sums import Binning
 from tpca.tensors.adding import ROWS
 from tpca.wording import amount
@@ -34,16 +35,14 @@ SETS = 3
 """Sums of all bins that are held while samples are added: of levels, of a level, and of a stretch."""
 VERSIONS = 3
 """Contributions of units while they are tested: as they are, whitened, and without loud directions."""
-FLIP_COPIES = 4
-"""Flipped tensors, while they are fitted."""
+FLIP_COPIES = 2
+"""Flipped tensors, while they are fitted: as they are, and a piece of them."""
 MOST_KEPT = 256
 USUAL_KEPT = 64
-KEPT_NUMBERS = 2**24
+KEPT_NUMBERS = 2**22
 """Samples for whitening and advice: as many as have so many numbers, but 64 where they fit."""
 SHORTEST_STRETCH = 64
 """Samples: fewer cost less to add up than their sums."""
-LARGE = 10_000
-"""Entries from which contributions are held in single precision."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ class Sizes:
 
 def contribution_bytes(entries: int) -> int:
     """Bytes of a number of a contribution."""
-    return 4 if entries > LARGE else 8
+    return 4 if entries > SINGLE_PRECISION else 8
 
 
 def plan_memory(

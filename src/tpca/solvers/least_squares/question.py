@@ -10,19 +10,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tpca.inference.dependence import BinScatter, Dependence, dependence_of_bins
 from tpca.inference.design import Design, Indices, largest_entry, refuse_extreme_size
-from tpca.inference.flips import Progress, draw_signs, least_p, own_order, p_values, resampled, usual_resamples
+from tpca.inference.flips import Progress, draw_signs, least_p, own_order, resampled, usual_resamples
 from tpca.inference.regression import Contributions, Regression, UnitSum, contributions, grams_of, residuals_of_all
 from tpca.inference.scatter import Tangents
 from tpca.inference.whitening import Whitening, by_pieces, learn_whitening, longest_within, sphere
 from tpca.solvers.components import Components, fit_ranks, settled
-from tpca.solvers.least_squares.plan import contribution_bytes
 from tpca.solvers.rank_one import fits, oriented
 from tpca.tensors.blocks import Array
 from tpca.tensors.cp import beyond_tangent_space, joint_gains, reconstruct, tangent_space
@@ -67,8 +66,8 @@ class SignTests:
 
     def of_plain(self) -> float:
         """The p-value of any component by the plain statistic alone."""
-        values, _ = self.of_versions([self.contributions])
-        return float(p_values(values[0])[0])
+        _, (p,) = self.of_versions([self.contributions])
+        return float(p)
 
     def beyond(self, fit: Components) -> Test:
         """The test of a component more than a joint fit has; it is worked out once."""
@@ -112,8 +111,9 @@ def sign_tests(
     dependence = Dependence()
     scatter = None
     if solver.dependence == "auto" and not grouped:
-        residuals = residuals_of_all(units, regression, parts.values.dtype)
+        residuals = residuals_of_all(units, regression, parts)
         dependence, scatter = dependence_of_bins(residuals, grams_of(units), regression, leading)
+        scatter = replace(scatter, products=scatter.products * parts.size**2)
     n_resamples = solver.n_resamples
     if n_resamples == "auto":
         n_resamples = usual_resamples(math.prod(regression.shape))
@@ -122,7 +122,7 @@ def sign_tests(
     if grouped:  # bins of digests have an order of their own
         order = own_order(parts.values)
     signs = draw_signs(unit_count, n_resamples, rng)[:, np.argsort(order)]
-    scale = parts.scales(signs, dependence.enlarged)
+    scale = parts.scales(signs, dependence.enlarged) / parts.size
     unit_name = "groups" if grouped else "independent units of samples"
     why_not = why_untestable(unit_count, unit_name, n_resamples, solver.confidence, dependence)
     return SignTests(whitened, parts.values, order, signs, scale, dependence, scatter, chunk, why_not, progress)
@@ -253,16 +253,15 @@ def answer_question(
 
     With ``whiten="modes"`` components are those of the whitened estimate, carried back.
     """
-    dtype = np.dtype(f"f{contribution_bytes(math.prod(regression.dims))}")
-    parts = contributions(units, regression, dtype)
+    parts = contributions(units, regression)
     what = "sums of samples times y" if name else "sums of samples"
-    refuse_extreme_size(what, largest_entry(parts.values))
+    refuse_extreme_size(what, largest_entry(parts.values) * parts.size)
     whitening = None
     D = regression.estimate
     C = parts.values
     if solver.whiten == "modes":
         rows = sphere(C).reshape(-1, *regression.dims)
-        whitening = learn_whitening(rows, longest_within(solver.budget()))
+        whitening, _ = learn_whitening(rows, longest_within(solver.budget()))
         D = whitening(D[None])[0]
         C = whitening(C)
     further_fits = fit_ranks(D)
