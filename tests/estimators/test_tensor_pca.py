@@ -272,6 +272,47 @@ def test_the_seed_moves_p_and_not_the_estimate(state):
     assert bits(pca)[:8] == bits(other)[:8]
 
 
+@pytest.mark.parametrize("solver", ["least_squares", "race"])
+def test_batches_may_come_as_arrays_of_any_layout_and_as_lists(solver):
+    """All but the first are known to be like the first, whatever holds them."""
+    plain = TensorPCA(solver=solver, random_state=0)
+    mixed = TensorPCA(solver=solver, random_state=0)
+    forms = [np.asarray, np.asfortranarray, lambda batch: batch[::-1][::-1], lambda batch: batch.tolist()]
+    for number, batch in enumerate(np.split(DATA, 20)):
+        plain.partial_fit(batch)
+        mixed.partial_fit(forms[number % len(forms)](batch))
+    assert bits(mixed) == bits(plain)
+
+
+@pytest.mark.parametrize("solver", ["least_squares", "race"])
+def test_a_batch_that_is_not_like_the_first_is_refused_and_leaves_no_trace(solver):
+    pca, whole = (TensorPCA(solver=solver, random_state=0).partial_fit(DATA[:100]) for _ in range(2))
+    with_nan = DATA[100:103].copy()
+    with_nan[1, 2, 3, 1] = np.inf
+    for batch, says in (
+        (DATA[100:, :5], r"shape \(6, 5, 4\).*got"),
+        (DATA[100], r"samples must|shape \(6, 5, 4\)"),
+        (DATA[:0], "the stream is empty"),
+        (DATA[100:].astype(np.float32), "expected float64 NumPy, got float32 NumPy; convert"),
+        (DATA[100:] * 1j, "real numbers, got dtype complex128"),
+        (with_nan, "sample 1 contains NaN or Inf"),
+        (np.ma.masked_greater(DATA[100:], 2.0), "masked arrays would lose their mask"),
+    ):
+        with pytest.raises(TpcaError, match=says):
+            pca.partial_fit(batch)
+    assert bits(pca.partial_fit(DATA[100:])) == bits(whole.partial_fit(DATA[100:]))
+
+
+def test_entries_too_large_for_their_squares_are_no_missing_ones():
+    large = np.float32(1e25) * DATA.astype(np.float32)
+    pca = TensorPCA(random_state=0).partial_fit(large[:100]).partial_fit(large[100:])
+    small = TensorPCA(random_state=0).partial_fit(DATA.astype(np.float32))
+    np.testing.assert_allclose(pca.strengths_, 1e25 * small.strengths_, rtol=1e-3)
+    large[150, 0, 0, 0] = np.nan
+    with pytest.raises(SampleError, match="sample 50 contains NaN or Inf"):
+        pca.partial_fit(large[100:])
+
+
 def test_a_function_of_ones_own_is_applied_everywhere():
     def halved(batch):
         return batch / 2

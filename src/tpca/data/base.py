@@ -389,8 +389,11 @@ def float_dtype(dtype: np.dtype[Any], where: str = "") -> np.dtype[Any]:
 
 def to_floats(array: NDArray[Any]) -> NDArray[Any]:
     """``array`` as native, C-contiguous floats; itself if it is that already."""
+    dtype = float_dtype(array.dtype)
+    if array.dtype == dtype:
+        return np.ascontiguousarray(array)
     with np.errstate(over="ignore"):  # a longdouble that does not fit becomes Inf, and is then a missing entry
-        return np.ascontiguousarray(array, dtype=float_dtype(array.dtype))
+        return np.ascontiguousarray(array, dtype=dtype)
 
 
 def sample_dims(shape: tuple[int, ...], what: str, way_out: str = "") -> tuple[int, ...]:

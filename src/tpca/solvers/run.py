@@ -316,6 +316,7 @@ class Feed:
         self._ask: Ask[Any] | None = None
         self._seen = 0  # samples so far, those left out counted
         self._stopped_by = ""  # the exception that left half a batch
+        self._design: Any = None  # the last one that the run was told
 
     @contextlib.contextmanager
     def whole_batch(self) -> Iterator[None]:
@@ -342,7 +343,8 @@ class Feed:
 
     def know(self, design: Any) -> None:
         """What is known of all samples so far and of those that come next."""
-        if hasattr(self._run, "extend"):
+        if design is not self._design and hasattr(self._run, "extend"):
+            self._design = design
             self._run.extend(design)
             if self.engine.pending is not None and self._ask is not None:  # the question of what waits, too
                 fresh = self._run.ask()
@@ -360,7 +362,9 @@ class Feed:
             self._seen += len(batch) + batch.dropped
             taken = 0
             while taken < len(batch) and (ask := self._ask or self._run.ask()) is not None:
-                some = batch[taken : taken + ask.n - self.engine.waiting]
+                missing = ask.n - self.engine.waiting
+                is_whole = not taken and len(batch) <= missing
+                some = batch if is_whole else batch[taken : taken + missing]
                 part = self.engine.push(some, ask.blank, ask.n)
                 taken += len(some)
                 self._ask = ask if part is None else None
