@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from tpca.tensors.namespaces import home_of, namespace, numpy_dtype, permuted, r
 KINDS = ("array", "npy", "folder", "zarr", "hdf5", "dask", "xarray", "table", "iterable", "synthetic")
 Items = Literal["auto", "batches", "samples"]
 NanPolicy = Literal["raise", "omit", "zero"]
+NAN_POLICIES: tuple[NanPolicy, ...] = get_args(NanPolicy)
 SampleDim = str | int | None
 Shape = tuple[int, ...]
 

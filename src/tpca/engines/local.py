@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeGuard, TypeVar, get_args
+from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar
 
 import numpy as np
 
 from tpca.data import Stream, open_stream
-from tpca.data.base import NanPolicy, NumberedStream, SampleDim
+from tpca.data.base import NAN_POLICIES, NumberedStream, SampleDim
 from tpca.data.iterables import BatchStream
 from tpca.data.open import check_opened, open_known, refuse_class
 from tpca.data.stores import labelled_source
@@ -193,7 +192,7 @@ def check_labels(own: Labels | None, others: Labels | None, expected: str) -> No
 def handed(X: Any, dims: tuple[int, ...] | None, nan_policy: Any) -> Stream:
     """The batch that ``partial_fit`` is given, with its names where it has any."""
     is_plain = type(X) is np.ndarray and X.dtype in FLOATS and len(X) > 0
-    if is_plain and X.shape[1:] == dims and nan_policy in get_args(NanPolicy):
+    if is_plain and X.shape[1:] == dims and nan_policy in NAN_POLICIES:
         return BatchStream(X, nan_policy)
     refuse_class(X)
     labels = None
@@ -206,8 +205,7 @@ def handed(X: Any, dims: tuple[int, ...] | None, nan_policy: Any) -> Stream:
     return stream
 
 
-@dataclass(frozen=True)
-class Form:
+class Form(NamedTuple):
     """What all batches of a run share: the dtype, and library and device of samples, or that they are sparse."""
 
     dtype: np.dtype[Any]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # what signal is made of, without a look at enumerations: 9 µs a batch
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ def interrupt_waits(message: Callable[[], str]) -> Iterator[None]:
     After the end a :class:`~tpca.errors.RunInterrupted` with this message takes its place, or the user's own handler is
     called.  Python hands signals to the main thread only: in other threads there is nothing to wait for.
     """
-    usual = signal.getsignal(signal.SIGINT)
+    usual: Any = _signal.getsignal(signal.SIGINT)
     if not callable(usual) or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -26,13 +27,13 @@ def interrupt_waits(message: Callable[[], str]) -> Iterator[None]:
 
     def note(number: int, frame: Any) -> None:
         waiting.append((number, frame))
-        signal.signal(signal.SIGINT, usual)
+        _signal.signal(signal.SIGINT, usual)
 
-    signal.signal(signal.SIGINT, note)
+    _signal.signal(signal.SIGINT, note)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, usual)
+        _signal.signal(signal.SIGINT, usual)
     if not waiting:
         return
     if usual is signal.default_int_handler:
