@@ -17,7 +17,7 @@ import suite
 from tpca import TensorPCA
 
 TARGET = 1.1  # as quick, and what repeats differ by
-REPEATS = 5
+REPEATS = 4
 WARM = (4, 4, 4), 50  # a fit that loads what all fits need
 # Shape and number of samples of every fit; 128³ is where two threads that wait for each other cost most.
 FITS = {
