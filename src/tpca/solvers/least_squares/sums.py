@@ -481,7 +481,9 @@ class SampleSums(Accumulator):
         if len(keys) >= self.binning.samples:
             self._kept_bound = keys[self.binning.samples - 1][0]
 
-    def _note_loudest(self, samples: NDArray[Any], seen: NDArray[Any] | None, energies: Array, places: Indices) -> None:
+    def _note_loudest(
+        self, samples: NDArray[Any], seen: NDArray[Any] | None, energies: Array, places: Indices
+    ) -> None:
         row = int(np.argmax(energies))
         if energies[row] > self.largest_energy:
             self.largest_energy = float(energies[row])
