@@ -18,6 +18,7 @@ FAMILIES = {
     "race": "Race, in memory",
     "files": "From files and on a cluster",
     "online": "One sample at a time",
+    "threads": "Both cores",
     "startup": "Start-up",
 }
 

@@ -22,6 +22,7 @@ import jobs_files  # noqa: E402
 import jobs_online  # noqa: E402
 import jobs_peers  # noqa: E402
 import jobs_race  # noqa: E402
+import jobs_threads  # noqa: E402
 import suite  # noqa: E402
 from threadpoolctl import threadpool_limits  # noqa: E402
 
@@ -38,6 +39,7 @@ FAMILIES = {
     "race": jobs_race.in_memory,
     "files": files,
     "online": jobs_online.online,
+    "threads": jobs_threads.rows,
     "startup": jobs_online.startup,
 }
 

@@ -69,7 +69,7 @@ def interleave(
             after = reference()
             took[name].append((own, (before + after) / 2))
             before = after
-    return {name: _measured(pairs) for name, pairs in took.items()}
+    return {name: ratios(pairs) for name, pairs in took.items()}
 
 
 def compare(
@@ -79,6 +79,6 @@ def compare(
     return interleave({"job": lambda: seconds_of(job)}, lambda: seconds_of(reference), repeats, warm)["job"]
 
 
-def _measured(pairs: list[tuple[float, float]]) -> Measured:
+def ratios(pairs: list[tuple[float, float]]) -> Measured:
     own, floor = zip(*pairs, strict=True)
     return Measured([a / b for a, b in pairs], statistics.median(own), statistics.median(floor), min(own))

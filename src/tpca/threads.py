@@ -2,8 +2,10 @@
 
 A solver does many small products, decompositions of matrices of a few hundred rows among them.  Threads of BLAS wait
 for each other by spinning, so that on small matrices, or beside anything else that wants the cores (a reader that
-decompresses, another process), they make such a product several times slower.  So BLAS gets one thread
-where samples are small, and keeps what it has where they are large (:func:`calm_blas`).
+decompresses, another process), they make such a product several times slower.  So BLAS gets one thread while a solver
+is at work (:func:`calm_blas`).  With two of them (two cores, on which other processes worked, too) the race took eight
+times as long at 32⁴, and two to twelve times at 128³; the fit of the mean 1.7 times at 32⁴, and four to seven times at
+128³.  Where both cores were idle, samples of 48⁴ took the half; how idle they are nobody knows before.
 
 The second core is then free for whole pieces of work (:func:`share`): one core does not read memory as fast as two do.
 The second thread sleeps while it waits, and what comes out does not depend on whether there is one.
@@ -20,10 +22,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-# Up to so many entries a sample is small: matrices of at most 1024 rows.  At 32⁴ (200 samples, two cores) a second
-# thread made the race eight times slower, and the fit of the mean 1.7 times; of larger samples nothing was measured.
-SMALL = 2**20
-
 Piece = TypeVar("Piece")
 
 
@@ -33,8 +31,8 @@ def cores() -> int:
 
 
 _lock = threading.Lock()
-_at_work = 0  # solves of small samples, in whatever threads
-_owed: list[int] = []  # threads that the pools had when the first of them began
+_at_work = 0  # solves, in whatever threads
+_owed: list[int] = []  # threads that the pools had when the first of them began, if any had more than one
 _free = False  # whether a second core is free: BLAS was allowed more threads than it has now
 
 
@@ -75,22 +73,20 @@ def _helper(process: int) -> ThreadPoolExecutor:  # noqa: ARG001
 
 
 @contextlib.contextmanager
-def calm_blas(entries: int) -> Iterator[None]:
-    """One thread for BLAS while samples of so few ``entries`` are worked on; what it had before is given back.
+def calm_blas() -> Iterator[None]:
+    """One thread for BLAS while a solver is at work; what it had before is given back.
 
     The number belongs to the process, and sums of products depend on it in their last bits.  So the first solve that
-    begins sets it and the last that ends gives it back, whatever threads they are in.  Larger samples have the bits of
-    as many threads as BLAS has.
+    begins sets it and the last that ends gives it back, whatever threads they are in.
     """
     global _at_work, _free
-    if entries > SMALL:
-        yield
-        return
     with _lock:
         _at_work += 1
         if _at_work == 1:
             _owed[:] = [pool.num_threads for pool in _blas_pools()]
-            if max(_owed, default=1) > 1:
+            if max(_owed, default=1) == 1:
+                _owed.clear()
+            else:
                 _set([1] * len(_owed))
                 _free = cores() > 1
     try:
@@ -98,7 +94,7 @@ def calm_blas(entries: int) -> Iterator[None]:
     finally:
         with _lock:
             _at_work -= 1
-            if not _at_work:
+            if not _at_work and _owed:
                 _free = False
                 _set(_owed)
 

@@ -35,6 +35,15 @@ def fitted(folder, *words):
     return json.loads(done.stdout), done.returncode
 
 
+def test_the_command_says_why_it_took_the_race_and_what_only_least_squares_has(data):
+    done = run("fit", "d.npy", "--memory-limit", "20kB", "--dependence", "none", cwd=data)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "raise memory_limit to 120 kB to use least squares." in " ".join(done.stdout.split())
+    done = run("fit", "d.npy", "--memory-limit", "20kB", "--whiten", "modes", cwd=data)
+    assert done.returncode == 2
+    assert "or leave out whiten='modes', and the race takes over." in done.stderr
+
+
 def test_the_answer_is_printed_nothing_is_written_and_exit_codes_say_what_was_found(data, tmp_path):
     before = sorted(data.iterdir())
     done = run("fit", "d.npy", cwd=data)

@@ -1,6 +1,7 @@
 """TensorPCA keeps scikit-learn's conventions, and fit, partial_fit and streams agree."""
 
 import pickle
+import re
 
 import numpy as np
 import pandas
@@ -14,8 +15,8 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 import naive
-from tpca import PaperSolver, RaceSolver, SpikedTensor, TensorPCA, TpcaError, open_stream
-from tpca.errors import SampleError, SolverError, StreamError
+from tpca import PaperSolver, RaceSolver, SpikedTensor, TensorPCA, TpcaError, load, open_stream
+from tpca.errors import MemoryBudgetError, SampleError, SolverError, StreamError
 from tpca.solvers.least_squares.solver import LeastSquares
 
 TRUTH = SpikedTensor.random((6, 5, 4), 2.0, random_state=1)
@@ -271,6 +272,47 @@ def test_the_seed_moves_p_and_not_the_estimate(state):
     assert bits(pca)[:8] == bits(other)[:8]
 
 
+@pytest.mark.parametrize("solver", ["least_squares", "race"])
+def test_batches_may_come_as_arrays_of_any_layout_and_as_lists(solver):
+    """All but the first are known to be like the first, whatever holds them."""
+    plain = TensorPCA(solver=solver, random_state=0)
+    mixed = TensorPCA(solver=solver, random_state=0)
+    forms = [np.asarray, np.asfortranarray, lambda batch: batch[::-1][::-1], lambda batch: batch.tolist()]
+    for number, batch in enumerate(np.split(DATA, 20)):
+        plain.partial_fit(batch)
+        mixed.partial_fit(forms[number % len(forms)](batch))
+    assert bits(mixed) == bits(plain)
+
+
+@pytest.mark.parametrize("solver", ["least_squares", "race"])
+def test_a_batch_that_is_not_like_the_first_is_refused_and_leaves_no_trace(solver):
+    pca, whole = (TensorPCA(solver=solver, random_state=0).partial_fit(DATA[:100]) for _ in range(2))
+    with_nan = DATA[100:103].copy()
+    with_nan[1, 2, 3, 1] = np.inf
+    for batch, says in (
+        (DATA[100:, :5], r"shape \(6, 5, 4\).*got"),
+        (DATA[100], r"samples must|shape \(6, 5, 4\)"),
+        (DATA[:0], "the stream is empty"),
+        (DATA[100:].astype(np.float32), "expected float64 NumPy, got float32 NumPy; convert"),
+        (DATA[100:] * 1j, "real numbers, got dtype complex128"),
+        (with_nan, "sample 1 contains NaN or Inf"),
+        (np.ma.masked_greater(DATA[100:], 2.0), "masked arrays would lose their mask"),
+    ):
+        with pytest.raises(TpcaError, match=says):
+            pca.partial_fit(batch)
+    assert bits(pca.partial_fit(DATA[100:])) == bits(whole.partial_fit(DATA[100:]))
+
+
+def test_entries_too_large_for_their_squares_are_no_missing_ones():
+    large = np.float32(1e25) * DATA.astype(np.float32)
+    pca = TensorPCA(random_state=0).partial_fit(large[:100]).partial_fit(large[100:])
+    small = TensorPCA(random_state=0).partial_fit(DATA.astype(np.float32))
+    np.testing.assert_allclose(pca.strengths_, 1e25 * small.strengths_, rtol=1e-3)
+    large[150, 0, 0, 0] = np.nan
+    with pytest.raises(SampleError, match="sample 50 contains NaN or Inf"):
+        pca.partial_fit(large[100:])
+
+
 def test_a_function_of_ones_own_is_applied_everywhere():
     def halved(batch):
         return batch / 2
@@ -305,7 +347,9 @@ def test_the_solver_is_chosen_and_named(capsys):
     assert tight.solver_ == "race"
     assert "the memory is 14 kB" in tight.solver_reason_
     assert "the memory is 14 kB" in str(tight.summary())
-    assert "The race was used" not in str(TensorPCA(solver="race", random_state=0).fit(DATA).summary())
+    asked = TensorPCA(solver="race", random_state=0).fit(DATA)
+    assert bits(asked) != bits(small)
+    assert not any("Solved by the race" in line for line in [*asked.result_.advice, *small.result_.advice])
     assert TensorPCA(random_state=0, memory_limit=14_000).partial_fit(DATA).solver_ == "race"
     assert TensorPCA(solver=RaceSolver(random_state=4)).fit(DATA).solver_ == "race"
     assert TensorPCA(random_state=0).fit(TRUTH.stream(random_state=3)).solver_ == "race"
@@ -315,6 +359,76 @@ def test_the_solver_is_chosen_and_named(capsys):
         TensorPCA(target="effect", memory_limit=14_000).fit(DATA, np.arange(200.0))
     given = TensorPCA(solver=LeastSquares(random_state=0)).fit(DATA)
     assert bits(given) == bits(TensorPCA(random_state=0).fit(DATA))
+
+
+SMALL = {"memory_limit": 14_000, "random_state": 0}
+NUMBERS = np.random.default_rng(8).standard_normal(len(DATA))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (SMALL, r"the sums of 8 units .* take 27.8 kB, the memory is 14 kB; raise memory_limit to 28 kB to use"),
+        ({**SMALL, "target": "effect"}, r"take 36.5 kB, the memory is 14 kB; raise memory_limit to 37 kB to use"),
+        ({"random_state": 0}, "the samples never end, .* give max_samples to use least squares"),
+    ],
+    ids=["mean", "effect", "endless"],
+)
+def test_a_line_says_why_the_race_was_taken(options, says, tmp_path):
+    data = DATA if "memory_limit" in options else TRUTH.stream(random_state=3)
+    pca = TensorPCA(**options).fit(data, NUMBERS if "target" in options else None)
+    (line,) = [line for line in pca.result_.advice if line.startswith("Solved by the race, not least squares: ")]
+    assert re.search(says, line)
+    assert line in " ".join(str(pca.summary()).split())
+    assert line in load(pca.save(tmp_path / "saved")).advice
+    fed = TensorPCA(**{**options, "target": "mean"}).partial_fit(DATA)
+    assert fed.solver_ == ("race" if "memory_limit" in options else "least_squares")
+    assert any("Solved by the race" in line for line in fed.result_.advice) == (fed.solver_ == "race")
+
+
+def test_the_memory_that_a_line_asks_for_is_enough():
+    for options in ({}, {"target": "effect"}, {"target": "effect", "dependence": None}):
+        asked = None if not options else NUMBERS
+        small = TensorPCA(**SMALL, **options).fit(DATA, asked)
+        needed = re.search("raise memory_limit to (.*) to use", small.result_.advice[-1])[1]
+        assert TensorPCA(memory_limit=needed, random_state=0, **options).fit(DATA, asked).solver_ == "least_squares"
+
+
+@pytest.mark.parametrize("dependence", [None, 4])
+def test_what_dependence_says_holds_for_the_race_too(dependence):
+    pca = TensorPCA(**SMALL, dependence=dependence, whiten=None).fit(DATA)
+    asked = TensorPCA(solver=RaceSolver(memory_limit=14_000, groups=dependence or 1, max_passes="auto", random_state=0))
+    assert bits(pca) == bits(asked.fit(DATA))
+
+
+ONLY_LEAST_SQUARES = [
+    ({"n_resamples": 99, "whiten": "modes"}, {}, "or leave out n_resamples=99 and whiten='modes', and the race"),
+    ({"n_components": "auto"}, {}, "or leave out n_components='auto', and the race"),
+    ({}, {"sample_weight": np.ones(200), "groups": np.arange(200) // 4}, "or leave out sample_weight and groups, and"),
+    ({"nan_policy": "zero"}, {}, "or use nan_policy='omit', and the race"),
+    ({"target": "effect"}, {"y": NUMBERS, "nuisance": NUMBERS**2}, "or leave out nuisance, and the race"),
+    ({"target": "effect"}, {"y": np.c_[NUMBERS, NUMBERS**2]}, "or give one number or two labels for every sample, and"),
+    ({"target": "effect"}, {"y": ["a", "b", "c", "d"] * 50}, "or give one number or two labels for every sample, and"),
+    ({"target": "effect", "dependence": 3}, {"y": NUMBERS}, "or leave out dependence=3, and the race"),
+]
+
+
+@pytest.mark.parametrize(("options", "given", "says"), ONLY_LEAST_SQUARES, ids=str)
+def test_where_only_least_squares_has_what_was_asked_the_error_is_of_memory(options, given, says):
+    with pytest.raises(MemoryBudgetError, match=rf"the memory is 14 kB; raise memory_limit to \d+ kB, {says}") as told:
+        TensorPCA(**SMALL, **options).fit(DATA, **given)
+    assert str(told.value).count(";") == 1
+    needed = re.search("raise memory_limit to (.*?), or", str(told.value))[1]
+    assert TensorPCA(**{**SMALL, **options, "memory_limit": needed}).fit(DATA, **given).solver_ == "least_squares"
+
+
+def test_effects_that_are_handed_in_and_samples_of_one_axis_are_nothing_for_the_race():
+    with pytest.raises(MemoryBudgetError, match="or give all samples to fit at once, and the race"):
+        TensorPCA(target="effect", **SMALL).partial_fit(DATA, NUMBERS)
+    with pytest.raises(MemoryBudgetError, match="or give samples of two axes or more, and the race"):
+        TensorPCA(**SMALL).fit(DATA.reshape(200, -1))
+    with pytest.raises(SolverError, match=r"never end.*; give max_samples, or leave out n_resamples=99, and the race"):
+        TensorPCA(n_resamples=99).fit(TRUTH.stream(random_state=3))
 
 
 @pytest.mark.parametrize("memory_limit", [None, 60_000])

@@ -20,7 +20,7 @@ from tpca.engines import LocalEngine
 from tpca.solvers import LeastSquares
 from tpca.solvers.race.run import RaceRun
 from tpca.tensors import DenseBatch
-from tpca.threads import SMALL, calm_blas
+from tpca.threads import calm_blas
 
 DIMS = (5, 4, 6, 3)
 ROOT = Path(__file__).parents[2]
@@ -97,7 +97,7 @@ WORK = {
 
 @pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("work", WORK.values(), ids=list(WORK))
-def test_small_samples_are_worked_on_with_one_thread(work):
+def test_samples_are_worked_on_with_one_thread(work):
     seen = []
     work((lambda record: seen.append(blas_threads()),))
     assert seen
@@ -106,16 +106,14 @@ def test_small_samples_are_worked_on_with_one_thread(work):
 
 
 @pytest.mark.usefixtures("two_threads")
-def test_large_samples_keep_the_threads_there_are_and_spells_may_be_nested_and_end_in_errors():
-    with calm_blas(SMALL + 1):
-        assert blas_threads() == {2}
-    with calm_blas(10):
-        with contextlib.suppress(ZeroDivisionError), calm_blas(10):  # an error gives the threads back
+def test_spells_of_one_thread_may_be_nested_and_end_in_errors():
+    with calm_blas():
+        with contextlib.suppress(ZeroDivisionError), calm_blas():  # an error gives the threads back
             assert blas_threads() == {1}
             raise ZeroDivisionError
         assert blas_threads() == {1}
     assert blas_threads() == {2}
-    with pytest.raises(ZeroDivisionError), calm_blas(10):
+    with pytest.raises(ZeroDivisionError), calm_blas():
         raise ZeroDivisionError
     assert blas_threads() == {2}
 
@@ -125,13 +123,13 @@ def test_a_solve_that_ends_last_in_another_thread_gives_the_number_back():
     begun, may_end, seen = threading.Event(), threading.Event(), []
 
     def solve():
-        with calm_blas(10):
+        with calm_blas():
             begun.set()
             may_end.wait(60)
             seen.append(blas_threads())
 
     thread = threading.Thread(target=solve)
-    with calm_blas(10):
+    with calm_blas():
         thread.start()
         assert begun.wait(60)
     may_end.set()

@@ -95,7 +95,7 @@ def test_a_second_thread_works_only_where_blas_gave_one_up():
     def note(_):
         seen.append(threading.current_thread().name)
 
-    with ThreadpoolController().limit(limits=1, user_api="blas"), threads.calm_blas(10):
+    with ThreadpoolController().limit(limits=1, user_api="blas"), threads.calm_blas():
         threads.share(note, range(2))  # whoever allows one thread gets one
     threads.share(note, range(2))
     assert set(seen) == {threading.current_thread().name}
@@ -104,7 +104,7 @@ def test_a_second_thread_works_only_where_blas_gave_one_up():
         if not several or threads.cores() < 2:
             pytest.skip("no second core, or a BLAS without a second thread")
         meeting = threading.Barrier(2, timeout=60)  # one thread alone would break it
-        with threads.calm_blas(10):
+        with threads.calm_blas():
             threads.share(lambda _: meeting.wait(), range(2))
 
 

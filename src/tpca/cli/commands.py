@@ -184,7 +184,8 @@ def _described(stream: Stream, path: str) -> dict[str, Any]:
     from tpca.solvers.build import build_solver
     from tpca.solvers.least_squares.solver import LeastSquares
 
-    solver, reason = build_solver("auto", "mean", stream, Design(), {"whiten": "auto"}, frozenset(), {})
+    choice = build_solver("auto", "mean", stream, Design(), {"whiten": "auto"}, frozenset(), {})
+    solver = choice.solver
     if isinstance(solver, LeastSquares):
         memory = solver.plan(stream, Design()).nbytes
     else:
@@ -202,7 +203,7 @@ def _described(stream: Stream, path: str) -> dict[str, Any]:
         "sample_bytes": math.prod(stream.dims) * dtype.itemsize,
         "truth": str(truth) if truth.is_file() else None,
         "solver": solver.name,
-        "solver_reason": reason,
+        "solver_reason": choice.reason,
         "memory": memory,
     }
 

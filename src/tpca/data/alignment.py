@@ -94,6 +94,9 @@ def aligned_with(samples: SampleLabels | None, **values: Any) -> tuple[dict[str,
     in_order: dict[str, Any] = {}
     advice: list[str] = []
     for name, entries in values.items():
+        if entries is None:
+            in_order[name] = None
+            continue
         in_order[name], displaced = align(name, entries, samples)
         if displaced:
             advice.append(reordered(name, displaced, len(in_order[name]), _by_position(name, entries)))

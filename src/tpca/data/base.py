@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from tpca.tensors.namespaces import home_of, namespace, numpy_dtype, permuted, r
 KINDS = ("array", "npy", "folder", "zarr", "hdf5", "dask", "xarray", "table", "iterable", "synthetic")
 Items = Literal["auto", "batches", "samples"]
 NanPolicy = Literal["raise", "omit", "zero"]
+NAN_POLICIES: tuple[NanPolicy, ...] = get_args(NanPolicy)
 SampleDim = str | int | None
 Shape = tuple[int, ...]
 
@@ -389,8 +390,11 @@ def float_dtype(dtype: np.dtype[Any], where: str = "") -> np.dtype[Any]:
 
 def to_floats(array: NDArray[Any]) -> NDArray[Any]:
     """``array`` as native, C-contiguous floats; itself if it is that already."""
+    dtype = float_dtype(array.dtype)
+    if array.dtype == dtype:
+        return np.ascontiguousarray(array)
     with np.errstate(over="ignore"):  # a longdouble that does not fit becomes Inf, and is then a missing entry
-        return np.ascontiguousarray(array, dtype=float_dtype(array.dtype))
+        return np.ascontiguousarray(array, dtype=dtype)
 
 
 def sample_dims(shape: tuple[int, ...], what: str, way_out: str = "") -> tuple[int, ...]:

@@ -155,6 +155,29 @@ class IterableStream(Stream):
             yield group[:filled]
 
 
+class BatchStream(Stream):
+    """One batch, an array of NumPy ``(n, d_1, ..., d_k)`` with a sample at least, in float32 or float64."""
+
+    kind = "iterable"
+
+    def __init__(self, batch: NDArray[Any], nan_policy: NanPolicy) -> None:
+        self.dims = batch.shape[1:]
+        self.dtype = batch.dtype
+        self.nan_policy = nan_policy
+        self._batch = batch
+
+    @property
+    def identity(self) -> str:
+        """As of any iterable."""
+        return f"{self.kind} {self.dims} {self.dtype} {self.nan_policy}"
+
+    def batches(self, start: int = 0) -> Iterator[Batch]:
+        """The batch, from its first sample on."""
+        if start:
+            raise StreamError(f"no batch starts at sample {start}: there is one, that of sample 0.")
+        yield as_batch(self._batch, 0, 0, self.nan_policy)
+
+
 def _working(array: Any, where: str = "") -> np.dtype[Any]:
     """The dtype in which samples in an array of any library are worked on."""
     return float_dtype(array.dtype, where) if isinstance(array, np.ndarray) else numpy_dtype(array, where)

@@ -14,6 +14,7 @@ import numpy as np
 from tpca.data.alignment import aligned_views
 from tpca.data.base import (
     MIN_ALIKE,
+    NAN_POLICIES,
     ArraySource,
     Items,
     NanPolicy,
@@ -182,7 +183,7 @@ def open_known(
     refuse_class(source)
     if items not in get_args(Items):
         raise StreamError(f'items must be "auto", "batches" or "samples", got {items!r}.')
-    if nan_policy not in get_args(NanPolicy):
+    if nan_policy not in NAN_POLICIES:
         raise StreamError(f'nan_policy must be "raise", "omit" or "zero", got {nan_policy!r}.')
     if not isinstance(shuffle, bool | np.bool_):
         raise StreamError(f"shuffle must be True or False, got {shuffle!r}; the seed of the order is random_state.")

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeGuard, TypeVar
+from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar
 
 import numpy as np
 
 from tpca.data import Stream, open_stream
-from tpca.data.base import NumberedStream, SampleDim
+from tpca.data.base import NAN_POLICIES, NumberedStream, SampleDim
+from tpca.data.iterables import BatchStream
 from tpca.data.open import check_opened, open_known, refuse_class
 from tpca.data.stores import labelled_source
 from tpca.engines.base import A, Engine, Groups, Receipt, StreamEngine, cut_samples
@@ -27,6 +28,7 @@ from tpca.tensors.dense import refuse_beyond_memory
 from tpca.tensors.namespaces import home_of, library
 
 PIECE = 2**20  # rewards that are held at once
+FLOATS = (np.dtype(np.float32), np.dtype(np.float64))  # that samples are worked on in as they are
 
 
 class LocalEngine(StreamEngine):
@@ -86,23 +88,39 @@ class PushEngine(Generic[A]):
 
     def __init__(self, dims: tuple[int, ...], labels: Labels | None = None, partial: bool = False) -> None:
         self.dims, self.labels, self.partial = dims, labels, partial
-        self.buffer_bytes = self.n_skipped = 0
+        self.n_skipped = 0
         self.pending: A | None = None
         self.waiting = 0
         """Samples of a round that is not complete."""
+        self._most_bytes = 0  # in rounds that are complete
+        self._batch_bytes = 0  # of the largest batch of a round
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Most bytes held so far for samples in flight."""
+        return max(self._most_bytes, self._held(self.pending))
+
+    def _held(self, part: A | None) -> int:
+        """Bytes of an accumulator and the largest of its batches; what goes on is the solver's, and not in flight."""
+        if part is None:
+            return 0
+        if part.goes_on:
+            return self._batch_bytes
+        return self._batch_bytes + part.nbytes
 
     def push(self, batch: Batch, blank: A, n: int) -> A | None:
         """Add a batch, of no more samples than are missing, to those of ``n``; the accumulator when all are there."""
         part = blank.fresh() if self.pending is None else self.pending
         _add(part, batch, self.waiting)
+        self._batch_bytes = max(self._batch_bytes, batch.nbytes)
         self.waiting += len(batch)
-        held = 0 if part.goes_on else part.nbytes
-        self.buffer_bytes = max(self.buffer_bytes, batch.nbytes + held)
         if self.waiting < n:
             self.pending = part
             return None
         self.pending = None
         self.waiting = 0
+        self._most_bytes = max(self._most_bytes, self._held(part))
+        self._batch_bytes = 0
         part.finish()
         return part
 
@@ -177,6 +195,9 @@ def check_labels(own: Labels | None, others: Labels | None, expected: str) -> No
 
 def handed(X: Any, dims: tuple[int, ...] | None, nan_policy: Any) -> Stream:
     """The batch that ``partial_fit`` is given, with its names where it has any."""
+    is_plain = type(X) is np.ndarray and X.dtype in FLOATS and len(X) > 0
+    if is_plain and X.shape[1:] == dims and nan_policy in NAN_POLICIES:
+        return BatchStream(X, nan_policy)
     refuse_class(X)
     labels = None
     if library(X) == "xarray":
@@ -188,9 +209,19 @@ def handed(X: Any, dims: tuple[int, ...] | None, nan_policy: Any) -> Stream:
     return stream
 
 
-def form_of(stream: Stream) -> str:
-    """Dtype, and library and device, of samples, or that they are sparse: what all batches of a run share."""
-    return f"{stream.dtype} {'sparse' if stream.kind == 'sparse' else home_of(stream.like) or 'NumPy'}"
+class Form(NamedTuple):
+    """What all batches of a run share: the dtype, and library and device of samples, or that they are sparse."""
+
+    dtype: np.dtype[Any]
+    home: str
+
+    def __str__(self) -> str:
+        return f"{self.dtype} {self.home}"
+
+
+def form_of(stream: Stream) -> Form:
+    """The form of the samples of a stream."""
+    return Form(stream.dtype, "sparse" if stream.kind == "sparse" else home_of(stream.like) or "NumPy")
 
 
 def reward_pieces(engine: Engine, vectors: Sequence[Array], together: Sequence[Sequence[int]] = ()) -> Iterator[Array]:

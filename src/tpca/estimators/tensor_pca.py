@@ -46,7 +46,8 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
     target : {"mean", "effect", "variance"}
         What is looked for: what all samples share; what follows ``y``; or what varies from sample to sample.
     solver : {"auto", "least_squares", "race", "paper"} or a solver
-        ``"auto"`` is least squares where its sums fit into memory, and else the race (:class:`~tpca.RaceSolver`).
+        ``"auto"`` is least squares where its sums fit into memory, and else the race (:class:`~tpca.RaceSolver`), which
+        a line of ``result_.advice`` then says.
         ``"paper"`` is the published algorithm; an object is anything with ``run(stream)``.
     confidence : float
         Level of intervals.  At most ``1 - confidence`` of all fits to noise say "signal".
@@ -125,6 +126,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
     _feed: Feed | None
     _looks: int  # how often the test of samples that are handed in was looked at
     _result: Result | None
+    _solver_advice: str  # why it is not the usual solver, in a line
 
     def __init__(
         self,
@@ -323,17 +325,20 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         asked = {name for name in OPTIONS if not same(given[name], defaults[name])}
         if self.verbose:
             known = {**known, "callbacks": (*known.get("callbacks", ()), Lines(self.verbose))}
-        solver, reason = build_solver(self.solver, self.target, data, design, given, asked, known)
-        self.solver_, self.solver_reason_ = getattr(solver, "name", type(solver).__name__), reason
+        choice = build_solver(self.solver, self.target, data, design, given, asked, known, pushed)
+        solver = choice.solver
+        self.solver_ = getattr(solver, "name", type(solver).__name__)
+        self.solver_reason_ = choice.reason
+        self._solver_advice = choice.advice
         count = getattr(solver, "n_components", 1)
         self._wanted = 1 if count == "auto" else int(count)
         if self.verbose:
-            print_line(f"solver {self.solver_}: {reason}")
+            print_line(f"solver {self.solver_}: {choice.reason}")
         effect = isinstance(solver, RaceSolver) and design.columns is not None and not pushed
         if not (design.plain or effect or isinstance(solver, LeastSquares)):
             raise SolverError(
-                f"y, sample_weight and groups need least squares, and the solver is {self.solver_!r} ({reason}); raise "
-                "memory_limit, or use solver='least_squares'."
+                f"y, sample_weight and groups need least squares, and the solver is {self.solver_!r} "
+                f"({choice.reason}); use solver='least_squares'."
             )
         return solver
 
@@ -373,6 +378,8 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseE
         settings |= {"dim": self._dim, "classes": list(self._design.labels)}
         result = Result.of(filled, f"{estimate.n_samples:,} samples", settings)
         result.preprocess = self.preprocess
+        if self._solver_advice:
+            result.advice.append(self._solver_advice)
         return result
 
     components_: list[Array] = of_result("vectors")

@@ -232,6 +232,10 @@ class Design:
                 )
 
 
+PLAIN = Design()
+"""Nothing is known of the samples one by one."""
+
+
 def read_design(
     target: str,
     n: int | None,
@@ -260,8 +264,8 @@ def read_design(
         for name, given in (("sample_weight", sample_weight), ("groups", groups)):
             if given is not None:
                 raise SampleError(f"target='variance' takes no {name}; leave it out.")
-        return Design()
-    design = Design()
+        return PLAIN
+    design = PLAIN
     if target == "effect":
         interest, design = _columns_of_interest(y, n, labels or (() if like is None else like.labels), part)
         n = len(interest)

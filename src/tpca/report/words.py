@@ -154,9 +154,6 @@ def concerns(result: Result) -> list[str]:
     """What to know beside the verdict, one line each; of no signal, what would help here."""
     told = [line for line in result.advice if line != headline(result)]
     samples = result.kind == "samples"
-    reason = str(result.settings.get("solver_reason", "asked for")).removeprefix("the race, since ")
-    if result.solver == "race" and reason not in ("asked for", "given"):
-        told.append(f"The race was used: {reason}.")
     if samples and result.verdict is Verdict.NO_SIGNAL:
         told += _what_helps(result)
     unseen = [(m, int(i)) for m, rates in enumerate(result.observed) for i in np.flatnonzero(rates == 0)]

@@ -18,7 +18,7 @@ def interrupt_waits(message: Callable[[], str]) -> Iterator[None]:
     After the end a :class:`~tpca.errors.RunInterrupted` with this message takes its place, or the user's own handler is
     called.  Python hands signals to the main thread only: in other threads there is nothing to wait for.
     """
-    usual = signal.getsignal(signal.SIGINT)
+    usual: Any = signal.getsignal(signal.SIGINT)
     if not callable(usual) or threading.current_thread() is not threading.main_thread():
         yield
         return

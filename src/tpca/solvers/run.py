@@ -12,7 +12,6 @@ import abc
 import contextlib
 import copy
 import dataclasses
-import math
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -261,7 +260,7 @@ def drive(run: Run, engine: Engine, **known: str) -> Estimate:
     What is ``known`` beside the solver's settings must be the same then.
     """
     keeper = Keeper(run.solver, **known)
-    with calm_blas(math.prod(engine.dims)):
+    with calm_blas():
         with keeper.watch(run, engine):
             while (ask := run.ask()) is not None:
                 if ask.rewind:
@@ -316,6 +315,7 @@ class Feed:
         self._ask: Ask[Any] | None = None
         self._seen = 0  # samples so far, those left out counted
         self._stopped_by = ""  # the exception that left half a batch
+        self._design: Any = None  # the last one that the run was told
 
     @contextlib.contextmanager
     def whole_batch(self) -> Iterator[None]:
@@ -342,7 +342,8 @@ class Feed:
 
     def know(self, design: Any) -> None:
         """What is known of all samples so far and of those that come next."""
-        if hasattr(self._run, "extend"):
+        if design is not self._design and hasattr(self._run, "extend"):
+            self._design = design
             self._run.extend(design)
             if self.engine.pending is not None and self._ask is not None:  # the question of what waits, too
                 fresh = self._run.ask()
@@ -353,26 +354,31 @@ class Feed:
     def take(self, batches: Iterable[Batch]) -> None:
         """Give all samples of some batches, which were checked, to the run, round after round."""
         before = self._seen
-        for batch in batches:
-            if hasattr(batch, "moved"):
-                batch.moved(before)
-            self.engine.n_skipped += batch.dropped
-            self._seen += len(batch) + batch.dropped
-            taken = 0
-            while taken < len(batch) and (ask := self._ask or self._run.ask()) is not None:
-                some = batch[taken : taken + ask.n - self.engine.waiting]
-                part = self.engine.push(some, ask.blank, ask.n)
-                taken += len(some)
-                self._ask = ask if part is None else None
-                if part is not None:
-                    with calm_blas(math.prod(self.engine.dims)):
-                        self._run.tell(part)
+        with calm_blas():
+            for batch in batches:
+                if hasattr(batch, "moved"):
+                    batch.moved(before)
+                self.engine.n_skipped += batch.dropped
+                self._seen += len(batch) + batch.dropped
+                self._take(batch)
+
+    def _take(self, batch: Batch) -> None:
+        taken = 0
+        while taken < len(batch) and (ask := self._ask or self._run.ask()) is not None:
+            missing = ask.n - self.engine.waiting
+            is_whole = not taken and len(batch) <= missing
+            some = batch if is_whole else batch[taken : taken + missing]
+            part = self.engine.push(some, ask.blank, ask.n)
+            taken += len(some)
+            self._ask = ask if part is None else None
+            if part is not None:
+                self._run.tell(part)
 
     def estimate(self) -> Estimate:
         """What the run would say if the samples ended here; the run itself goes on."""
         ending = self._run.silent_copy()
         pending = self.engine.pending
-        with calm_blas(math.prod(self.engine.dims)):
+        with calm_blas():
             # What goes on is the run's own, and in the copy already.
             if pending is not None and not pending.goes_on and ending.ask() is not None:
                 pending = copy.deepcopy(pending)

@@ -309,8 +309,11 @@ class Gradients(Accumulator):
             for j, start, stop in self._cuts(at, len(batch)):
                 some = batch if stop - start == len(batch) else batch[start:stop]
                 if batch.summable:
-                    self._total, self._open = some.add_to(self._total), j
-                    self._eps = float(np.finfo(numpy_dtype(self._total)).eps)
+                    is_first = self._total is None
+                    self._total = some.add_to(self._total)
+                    self._open = j
+                    if is_first:
+                        self._eps = float(np.finfo(numpy_dtype(self._total)).eps)
                     if j is not None and self.edges[j + 1 : j + 2] == (at + stop,):
                         self._look()
                 else:

@@ -137,9 +137,11 @@ class DenseBatch:
 
     def check(self) -> None:
         """Refuse samples with NaN or Inf, if nobody has looked yet."""
-        if self._unchecked is not None:
+        if self._unchecked is None:
+            return
+        if self.on_device or not _finite(self._samples):
             self.add_to(None)
-            self._unchecked = None
+        self._unchecked = None
 
     @property
     def complete(self) -> bool:
@@ -397,13 +399,17 @@ def add_rows(total: NDArray[Any], rows: NDArray[Any]) -> None:
 
     Some columns at a time, which two threads may share; the pieces, and so the bits, are the same for one.
     """
-    much = rows.size >= SHARED and len(total) >= WIDE
-    step = min(COLUMNS, -(-len(total) // 2)) if much else max(1, len(total))
+    if rows.size < SHARED or len(total) < WIDE:
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite shows in the sum
+            for row in rows:
+                total += row
+        return
+    step = min(COLUMNS, -(-len(total) // 2))
     pieces = [slice(first, first + step) for first in range(0, len(total), step)]
 
     def add(some: slice) -> None:
         piece = total[some]
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite shows in the sum
+        with np.errstate(over="ignore", invalid="ignore"):
             for row in rows[:, some]:
                 piece += row
 

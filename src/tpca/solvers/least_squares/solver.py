@@ -37,6 +37,8 @@ REMOTE_ROUNDS = 8
 """Rounds of a pass on a cluster, at most."""
 SUMS_WORTH = 50
 """Samples that a round on a cluster reads for every sum that comes back, so that little else is sent than read."""
+ENDLESS = 2**62
+"""Samples that nobody has."""
 FEWEST_SAMPLES = 64
 """Of fewer, a round costs more than adding them up."""
 
@@ -99,6 +101,7 @@ class LeastSquaresRun(Run):
             length = data.length if design.plain else len(design)
             if length is not None:
                 self._length = min(length, self._most)
+        self._pushed = pushed
         self._remote = getattr(data, "remote", False)
         self.sums = SampleSums(design, plan.binning, goes_on=True)
         self.most_held = 0
@@ -118,7 +121,12 @@ class LeastSquaresRun(Run):
         return Ask(self.sums, wanted)
 
     def _round(self) -> int:
-        """Samples of the next round, up to the end of a stretch; 0 when there are enough."""
+        """Samples of the next round, up to the end of a stretch; 0 when there are enough.
+
+        What is pushed is one round: nobody waits for the end of another.
+        """
+        if self._pushed:
+            return int(min(self._most, ENDLESS)) if self.sums.n < self._most else 0
         binning = self.plan.binning
         known = self._length if math.isfinite(self._length) else 0
         wanted = max(FEWEST_SAMPLES, math.ceil(known / LOCAL_ROUNDS))
@@ -160,6 +168,7 @@ class LeastSquaresRun(Run):
         refuse_all_left_out(self.sums.n, self._data)
         if self.sums.n < 2:
             raise StreamError(f"least squares needs two samples, got {count(self.sums.n, 'sample')}; give more.")
+        self.most_held = max(self.most_held, self.sums.nbytes)
         self.sums.end_here()
         progress = functools.partial(tell_flips, self.solver.callbacks, self.sums.n)
         reading = Reading(self.sums, self.design, self.solver, tuple(self._data.dims), self.plan.chunk, progress)

@@ -27,7 +27,6 @@ step is scale-free) and keeps long runs from overflowing.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -109,7 +108,7 @@ class PaperSolver(CommonOptions):
         rng = generator(self.random_state, "paper")
         run = PaperRun(engine, rng, self.callbacks, spare=self.constants.idle_vector)
         keeper = Keeper(self)
-        with calm_blas(math.prod(engine.dims)), keeper.watch(run, engine):
+        with calm_blas(), keeper.watch(run, engine):
             try:
                 run.multi_phase(self.find_schedule(run), keeper)
                 reason = StopReason.SCHEDULE_DONE

@@ -31,7 +31,7 @@ import numpy as np
 from tpca.data import Stream
 from tpca.data.base import without_empty
 from tpca.engines import open_engine
-from tpca.engines.local import LocalEngine
+from tpca.engines.local import LocalEngine, is_engine
 from tpca.errors import SolverError
 from tpca.inference.design import Design
 from tpca.solvers.estimate import Estimate
@@ -50,6 +50,20 @@ def refused(design: Design) -> str | None:
     if design.weights is not None:
         return "sample_weight"
     return None if design.groups is None else "groups"
+
+
+def unreadable(data: Any) -> str:
+    """Why no contrasts are made of some data, in words; empty if they are."""
+    if is_engine(data) and not isinstance(data, LocalEngine):
+        return f"the race makes contrasts of neighbouring samples in one process, not on a {type(data).__name__}"
+    kind = ""
+    if data.like is not None:
+        kind = "on a device"
+    elif data.partial:
+        kind = "with missing entries"
+    elif not data.whole:
+        kind = "in pieces"
+    return f"the race makes no contrasts of samples {kind}" if kind else ""
 
 
 class ContrastStream(Stream):
@@ -136,12 +150,7 @@ def contrasts(source: Any, design: Design, most: int | None = None) -> ContrastS
             "solver='least_squares'."
         )
     engine = open_engine(source)
-    if not isinstance(engine, LocalEngine):
-        raise SolverError(
-            "the race makes contrasts of neighbouring samples in one process; give the samples themselves instead of a "
-            f"{type(engine).__name__}, or use solver='least_squares'."
-        )
-    if not engine.whole or engine.partial or engine.like is not None:
-        kind = "on a device" if engine.like is not None else "with missing entries" if engine.partial else "in pieces"
-        raise SolverError(f"the race makes no contrasts of samples {kind}; use solver='least_squares'.")
+    if why := unreadable(engine):
+        raise SolverError(f"{why}; give whole samples of NumPy to this process, or use solver='least_squares'.")
+    assert isinstance(engine, LocalEngine)
     return ContrastStream(engine.stream, design, most)
