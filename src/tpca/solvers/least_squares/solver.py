@@ -35,7 +35,7 @@ LOCAL_ROUNDS = 32
 """Rounds of a pass in this process: between two of them there may be a checkpoint, and progress is told."""
 REMOTE_ROUNDS = 8
 """Rounds of a pass on a cluster, at most."""
-SUMS_WORTH = 50
+SUMS_WORTH = 64
 """Samples that a round on a cluster reads for every sum that comes back, so that little else is sent than read."""
 ENDLESS = 2**62
 """Samples that nobody has."""
