@@ -134,7 +134,8 @@ def test_by_flips(rows: np.ndarray, samples: np.ndarray, signs: np.ndarray) -> n
 
     def versions() -> Iterator[np.ndarray]:
         yield rows
-        whitening, white = learn_whitening(samples)
+        white = samples.copy()
+        whitening = learn_whitening(white)
         loud = loud_directions(white)
         del white
         yield whitening(rows_to_flip(rows)[0])

@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 from tpca import SpikedTensor, TensorPCA
 from tpca.errors import BatchError, RunInterrupted, SampleError
+from tpca.tensors import DenseBatch
 
 TRUTH = SpikedTensor.random((5, 4, 3), 2.0, random_state=1)
 DATA = next(iter(TRUTH.stream(random_state=2, batch_size=600)))
@@ -21,7 +22,7 @@ SOLVERS = ["least_squares", "race"]
 
 
 class Interrupting(io.StringIO):
-    """Standard output that acts when a line of `verbose=2` comes, once, inside a batch."""
+    """Standard output that acts when a line of `verbose=2` comes, once, between two rounds of a batch."""
 
     def __init__(self, act):
         super().__init__()
@@ -33,6 +34,21 @@ class Interrupting(io.StringIO):
             self._is_armed = False
             self._act()
         return len(text)
+
+
+def act_inside_a_batch(solver, act, monkeypatch):
+    """Something comes in the middle of the next batch, once: between two rounds, or when its samples were added."""
+    if solver == "race":
+        monkeypatch.setattr(sys, "stdout", Interrupting(act))
+        return
+    pieces_of = DenseBatch.stored_pieces
+
+    def interrupting(batch, most):
+        yield from pieces_of(batch, most)
+        monkeypatch.setattr(DenseBatch, "stored_pieces", pieces_of)
+        act()
+
+    monkeypatch.setattr(DenseBatch, "stored_pieces", interrupting)
 
 
 def press_ctrl_c():
@@ -59,7 +75,7 @@ def interrupted(solver, act, monkeypatch, n_before=1):
     """An estimator into whose next batch, in the middle of its rounds, something comes; and what was raised."""
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     pca = started(solver, n_before)
-    monkeypatch.setattr(sys, "stdout", Interrupting(act))
+    act_inside_a_batch(solver, act, monkeypatch)
     with pytest.raises(BaseException) as raised:  # noqa: PT011
         pca.partial_fit(BATCHES[n_before])
     monkeypatch.setattr(sys, "stdout", io.StringIO())
@@ -137,7 +153,7 @@ def test_a_handler_of_the_user_is_called_after_the_batch(monkeypatch):
     calls = []
     usual = signal.signal(signal.SIGINT, lambda number, frame: calls.append(number))
     try:
-        monkeypatch.setattr(sys, "stdout", Interrupting(press_ctrl_c))
+        act_inside_a_batch("least_squares", press_ctrl_c, monkeypatch)
         pca = started("least_squares", 3)
     finally:
         signal.signal(signal.SIGINT, usual)

@@ -140,7 +140,7 @@ def correlation_along(residuals: Array, vectors: Sequence[Array]) -> float:
     """The correlation of neighbouring bins' scores with a pattern, less its bias."""
     scores = residuals
     for vector in reversed(vectors):
-        scores = scores @ vector
+        scores = scores @ vector.astype(scores.dtype)
     scores = scores - scores.mean()
     count = len(scores)
     correlation = float(scores[:-1] @ scores[1:] / (scores @ scores + 1e-300))

@@ -83,22 +83,21 @@ def longest_within(nbytes: float, most: int = LONGEST) -> int:
     return int(min(most, math.sqrt(nbytes / 96)))
 
 
-def learn_whitening(rows: Array | Sequence[Array], longest: int = LONGEST) -> tuple[Whitening, Array]:
-    """Whitening learnt from tensors (n, *dims) of length one, and these tensors whitened, in a copy.
+def learn_whitening(rows: Array, longest: int = LONGEST) -> Whitening:
+    """Whitening learnt from tensors (n, *dims) of length one, which are whitened in place.
 
     Modes longer than ``longest`` are left alone.
     """
-    white = np.array(rows)
     pairs: list[tuple[Array | None, Array | None]] = []
-    for axis, length in enumerate(white.shape[1:], 1):
+    for axis, length in enumerate(rows.shape[1:], 1):
         if length > longest or length == 1:
             pairs.append((None, None))
             continue
-        map_, inverse = map_of(second_moments(white, axis), white.size // length)
+        map_, inverse = map_of(second_moments(rows, axis), rows.size // length)
         pairs.append((map_, inverse))
-        for piece in pieces_of(white):
-            white[piece] = _applied(map_, white[piece], axis)
-    return Whitening(tuple(map_ for map_, _ in pairs), tuple(inverse for _, inverse in pairs)), white
+        for piece in pieces_of(rows):
+            rows[piece] = _applied(map_, rows[piece], axis)
+    return Whitening(tuple(map_ for map_, _ in pairs), tuple(inverse for _, inverse in pairs))
 
 
 def second_moments(rows: Array, axis: int) -> Array:

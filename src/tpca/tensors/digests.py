@@ -5,8 +5,10 @@ A sample x is cut into rows of ``WIDTH`` entries.  With fixed numbers :math:`a_r
 ``LANES`` numbers are left.  Their bits, times fixed odd numbers, are added up and mixed (SplitMix64; Steele, Lea and
 Flood 2014).
 
-All is done entry by entry, in the dtype of the sample, without a library of linear algebra, so that the bits do not
-depend on threads, nor on how many samples come at a time.  Every entry counts: the borders of images are often empty.
+All is done entry by entry, without a library of linear algebra, so that the bits do not depend on threads, nor on how
+many samples come at a time.  It is done in single precision, whatever that of the sample: numbers that were saved in
+fewer digits have the digests that they had.  Samples whose sums are too large or too small for that are digested in
+double precision.  Every entry counts: the borders of images are often empty.
 Multiples of the bits of entries, which are cheaper still, do not tell samples of zeros and ones apart: these bits end
 in dozens of zeros.
 """
@@ -27,6 +29,9 @@ WIDTH = 1024
 """Entries of a row: sums of rows stay in the fastest cache."""
 PRODUCTS = 2**17
 """Numbers of row sums that are worked on at a time: about a cacheful."""
+HUGE = 2.0**120
+TINY = 2.0**-100
+"""Sizes of sums beyond which single precision does not hold those before them."""
 SEED = 20260
 ROW_SEED = 20262
 
@@ -40,9 +45,19 @@ def digests(samples: NDArray[Any]) -> Digests:
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):  # whoever uses the samples judges them
         for start in range(0, count, step):
             piece = samples[start : start + step]
-            products = row_sums(piece) * factors_of(width, samples.dtype.str)
-            digest[start : start + step] = words_of(folded(products))
+            lanes = lanes_of(piece.astype(np.float32, copy=False)).astype(np.float64)
+            sizes = np.abs(lanes).max(axis=1)
+            odd_size = ~((sizes > TINY) & (sizes < HUGE))
+            if odd_size.any():
+                lanes[odd_size] = lanes_of(piece[odd_size].astype(np.float64))
+            digest[start : start + step] = words_of(lanes)
     return mixed(digest)
+
+
+def lanes_of(samples: NDArray[Any]) -> NDArray[Any]:
+    """Sums (n, LANES or fewer) of all entries of every sample, each times two numbers."""
+    width = min(samples.shape[1], WIDTH)
+    return folded(row_sums(samples) * factors_of(width, samples.dtype.str))
 
 
 def row_sums(samples: NDArray[Any]) -> NDArray[Any]:
@@ -72,7 +87,7 @@ def folded(products: NDArray[Any]) -> NDArray[Any]:
 
 def words_of(lanes: NDArray[Any]) -> Digests:
     """One word of all lanes (n, w)."""
-    bits = lanes.astype(np.float64).view(np.uint64)
+    bits = lanes.view(np.uint64)
     multiples = bits * odd_numbers()[: bits.shape[1]]
     return np.asarray(np.add.reduce(multiples ^ (multiples >> np.uint64(32)), axis=1, dtype=np.uint64))
 

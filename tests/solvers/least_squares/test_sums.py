@@ -16,6 +16,10 @@ SMALL, LARGE = (5, 4), (20, 30)  # samples that are added by index, and row by r
 BINNINGS = {
     "both": Binning(dealt=16, neighbours=16, stretch=64, samples=8),
     "digests alone": Binning(dealt=64, neighbours=0, stretch=64, samples=8),
+    "few": Binning(dealt=32, neighbours=16, stretch=64, samples=8),
+    "some": Binning(dealt=128, neighbours=16, stretch=64, samples=8),
+    "many": Binning(dealt=1024, neighbours=0, stretch=64, samples=8),
+    "as many as samples": Binning(dealt=2048, neighbours=0, stretch=64, samples=8),
     "neighbours alone": Binning(dealt=0, neighbours=32, stretch=56 * 2, samples=8, shortest=7),
 }
 
@@ -200,6 +204,20 @@ def test_copies_are_counted_and_share_a_bin(rng):
     counts = np.array([unit.count for unit in sums.dealt_units()])
     assert len(counts) == 16
     assert 50 <= counts.max() < 50 + 60
+
+
+@pytest.mark.parametrize("n", [20, 32, 33, 200])
+def test_every_sample_has_a_bin_of_its_own_while_there_are_as_many(n, rng):
+    """Of 33 samples in 32 bins about 32 (1 - exp(-33/32)) = 20.6 are used, give or take 2.4; at most 32."""
+    X = rng.standard_normal((n, *LARGE))
+    sums = in_batches(X, [5, 19], BINNINGS["few"])
+    sums.end_here()
+    counts = [unit.count for unit in sums.dealt_units()]
+    assert sum(counts) == n
+    if n <= 32:
+        assert counts == [1] * n
+    else:
+        assert 8 < len(counts) <= 32
 
 
 @pytest.mark.parametrize("dims", [SMALL, LARGE])

@@ -250,9 +250,9 @@ class Versions:
             rows: Any = rows_for_whitening(samples, regression)
         else:
             rows = sphere(plain.reshape(-1, *regression.dims))
-        whitening, white = learn_whitening(rows, longest_within(solver.budget()))
-        self.loud = loud_directions(white)
-        del rows, white  # before the flips take their memory
+        whitening = learn_whitening(rows, longest_within(solver.budget()))
+        self.loud = loud_directions(rows)
+        del rows  # before the flips take their memory
         yield whitening(plain)
         if self.loud.factors.size:
             yield self.loud.taken_down(whitening(plain))

@@ -261,7 +261,7 @@ def answer_question(
     C = parts.values
     if solver.whiten == "modes":
         rows = sphere(C).reshape(-1, *regression.dims)
-        whitening, _ = learn_whitening(rows, longest_within(solver.budget()))
+        whitening = learn_whitening(rows, longest_within(solver.budget()))
         D = whitening(D[None])[0]
         C = whitening(C)
     further_fits = fit_ranks(D)

@@ -10,6 +10,9 @@ loudest sample              the one of the largest energy
 smallest digests            with how often each was seen: samples that are copies of others
 ==========================  ==========================================================================================
 
+As long as there are no more samples than bins of digests, every sample has a bin of its own, but for exact copies,
+which share one.  With one sample more, those join whose digests are alike modulo the number of bins.
+
 **The same bits for the same sequence of samples**, in whatever batches, on whatever engine.  A sample is known by its
 *ordinal*, the number of samples before it.  Large samples are added eight at a time, from an ordinal that is a multiple
 of eight; up to seven wait for those that come next.  Ordinals are cut into *stretches*: eight of s samples, then four
@@ -41,8 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.checkpoint import kept
-from tpca.errors import StreamError
-from tpca.inference.design import Design
+from tpca.inference.design import Design, largest_entry, refuse_extreme_size
 from tpca.inference.regression import UnitSum
 from tpca.tensors.accumulators import Accumulator
 from tpca.tensors.adding import ROWS, SMALL_SAMPLE, Target, add_grams, add_samples, energies_of
@@ -80,6 +82,11 @@ class Binning:
     grouped: bool = False
     partial: bool = False
 
+    @property
+    def singles(self) -> int:
+        """Samples up to which each has a bin of its own."""
+        return 0 if self.grouped else self.dealt
+
     def block_level(self, ordinal: int) -> int:
         """The level of blocks when the sample at ``ordinal`` is the last one."""
         return (ordinal // (self.shortest * self.neighbours)).bit_length()
@@ -106,32 +113,76 @@ class Binning:
 class BinSums:
     """Sums of bins: ``moments`` (B, c, E), ``grams`` (B, c, c), ``counts`` (B,), and ``squares`` (E,) of all.
 
-    Row ``row_of[b]`` belongs to bin b, -1 to none yet; rows that belong to no bin are anything.  ``entry_grams``
+    Each row belongs to the bin with the number in ``keys``; rows behind those are anything.  Bins have the numbers of
+    samples modulo B; of ``single`` samples, which are B at most, these numbers as they are.  ``entry_grams``
     (B, c c, E) are Gram matrices entry by entry, where entries may be missing.
     """
 
-    def __init__(self, bins: int, columns: int, entries: int, partial: bool) -> None:
-        self.row_of = np.full(bins, -1, np.intp)
-        self.bins = np.empty(0, np.intp)
+    def __init__(self, bins: int, columns: int, entries: int, partial: bool, single: bool = False) -> None:
+        self.single = single
+        self.keys = np.empty(0, np.uint64)
+        self.row_of = np.full(bins, -1, np.intp)  # of every bin, -1 of none yet
+        self.row_of_single: dict[int, int] = {}
         self.moments = np.empty((0, columns, entries))
         self.grams = np.empty((0, columns, columns))
         self.counts = np.empty(0, np.int64)
         self.squares = np.zeros(entries)
         self.entry_grams = np.empty((0, columns * columns, entries)) if partial else None
 
-    def rows_for(self, bins: Indices) -> Indices:
-        """Rows of some bins; those that have none get one, of zeros."""
-        rows = self.row_of[bins]
+    def rows_for(self, numbers: Digests) -> Indices:
+        """Rows of the bins that samples with these numbers belong to; bins that have none get one, of zeros."""
+        keys = numbers
+        if not self.single:
+            keys = numbers % np.uint64(len(self.row_of))
+        rows = self._known_rows(keys)
         if (rows < 0).any():
-            fresh = np.unique(bins[rows < 0])
-            first = len(self.bins)
-            self.row_of[fresh] = first + np.arange(len(fresh))
-            self.bins = np.concatenate([self.bins, fresh])
-            self._make_room(len(self.bins))
+            fresh = np.unique(keys[rows < 0])
+            first = len(self.keys)
+            self.keys = np.concatenate([self.keys, fresh])
+            self._note_rows(first)
+            self._make_room(len(self.keys))
             for sums in self._arrays():
-                sums[first : len(self.bins)] = 0
-            rows = self.row_of[bins]
+                sums[first : len(self.keys)] = 0
+            rows = self._known_rows(keys)
         return rows
+
+    def _known_rows(self, keys: Digests) -> Indices:
+        """Rows of bins, -1 of those that have none."""
+        if not self.single:
+            return self.row_of[keys.astype(np.intp)]
+        return np.array([self.row_of_single.get(key, -1) for key in keys.tolist()], np.intp)
+
+    def _note_rows(self, first: int) -> None:
+        """Remember which rows bins have, from row ``first`` on."""
+        rows = range(first, len(self.keys))
+        if self.single:
+            self.row_of_single.update(zip(self.keys[first:].tolist(), rows, strict=True))
+        else:
+            self.row_of[self.keys[first:].astype(np.intp)] = rows
+
+    def join_single(self) -> None:
+        """There are more samples than bins: those whose numbers are the same modulo B share one."""
+        if not self.single:
+            return
+        row_of: dict[int, int] = {}
+        joined = []
+        for row in np.argsort(self.keys).tolist():  # an order that has nothing to do with when samples came
+            bin_number = int(self.keys[row]) % len(self.row_of)
+            first = row_of.setdefault(bin_number, row)
+            if first != row:
+                joined.append(row)
+                for sums in self._arrays():
+                    sums[first] += sums[row]
+        count = len(self.keys)
+        for row in sorted(joined, reverse=True):  # the last row takes the place of one that was joined
+            count -= 1
+            self.keys[row] = self.keys[count]
+            for sums in self._arrays():
+                sums[row] = sums[count]
+        self.single = False
+        self.row_of_single = {}
+        self.keys = self.keys[:count] % np.uint64(len(self.row_of))
+        self._note_rows(0)
 
     def _arrays(self) -> list[NDArray[Any]]:
         """All arrays with a row a bin."""
@@ -153,7 +204,9 @@ class BinSums:
 
     def take(self, other: BinSums) -> None:
         """Add the sums of samples that come next."""
-        rows = self.rows_for(other.bins)
+        if not other.single:
+            self.join_single()
+        rows = self.rows_for(other.keys)
         for sums, following in zip(self._arrays(), other._arrays(), strict=True):
             following = following[: len(rows)]
             if following[:1].size <= VECTORS:
@@ -163,11 +216,13 @@ class BinSums:
                 sums[row] += values
         self.squares += other.squares
 
-    def clear(self) -> None:
-        """Forget all sums; the memory stays."""
+    def clear(self, single: bool) -> None:
+        """Forget all sums; the memory stays, for other samples."""
+        self.single = single
         self.squares[...] = 0
         self.row_of[...] = -1
-        self.bins = self.bins[:0].copy()
+        self.row_of_single = {}
+        self.keys = np.empty(0, np.uint64)
 
     @property
     def nbytes(self) -> int:
@@ -177,7 +232,7 @@ class BinSums:
     def unit_sums(self) -> list[UnitSum]:
         """The sums of every bin that has samples, in the order of the bins; views."""
         units = []
-        for row in self.row_of[np.sort(self.bins)]:
+        for row in np.argsort(self.keys):
             gram = self.grams[row]
             entry_grams = None
             if self.entry_grams is not None:
@@ -205,13 +260,16 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Rows:
-    """Samples (n, E) with all that is known of each: what was ``seen``, ``columns``, ``weights``, and ``bins``."""
+    """Samples (n, E) with all that is known of each: what was ``seen``, ``columns``, ``weights``.
+
+    The ``numbers`` decide which bins they belong to.
+    """
 
     samples: NDArray[Any]
     seen: NDArray[Any] | None
     columns: Array
     weights: Array
-    bins: Indices
+    numbers: Digests
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -220,7 +278,7 @@ class Rows:
         seen = None
         if self.seen is not None:
             seen = self.seen[rows]
-        return Rows(self.samples[rows], seen, self.columns[rows], self.weights[rows], self.bins[rows])
+        return Rows(self.samples[rows], seen, self.columns[rows], self.weights[rows], self.numbers[rows])
 
 
 @kept
@@ -233,7 +291,7 @@ class WaitingRows:
         self.seen = None if rows.seen is None else room_for(rows.seen)
         self.columns = room_for(rows.columns)
         self.weights = room_for(rows.weights)
-        self.bins = room_for(rows.bins)
+        self.numbers = room_for(rows.numbers)
 
     def append(self, rows: Rows) -> None:
         """Take some more."""
@@ -245,12 +303,12 @@ class WaitingRows:
             self.seen[places] = rows.seen
         self.columns[places] = rows.columns
         self.weights[places] = rows.weights
-        self.bins[places] = rows.bins
+        self.numbers[places] = rows.numbers
         self.count = places.stop
 
     def rows(self) -> Rows:
         """All of them."""
-        return Rows(self.samples, self.seen, self.columns, self.weights, self.bins)[: self.count]
+        return Rows(self.samples, self.seen, self.columns, self.weights, self.numbers)[: self.count]
 
     @property
     def nbytes(self) -> int:
@@ -433,7 +491,7 @@ class SampleSums(Accumulator):
                 energies = energies_of(flat[piece])
                 if not np.isfinite(energies).all():
                     batch.check()
-                    raise StreamError("the sum of the samples is not finite; divide them by some power of ten.")
+                    refuse_extreme_size("samples", largest_entry(flat[piece]))
                 self._add_piece(flat[piece], piece_seen, places[piece], energies)
         self.n += len(batch)
 
@@ -443,7 +501,11 @@ class SampleSums(Accumulator):
         columns, weights = design.rows(places)
         digest = digests(samples)
         deals = dealt_digests(digest, samples, self.end)
-        rows = Rows(samples, seen, columns, weights, self._bins(deals, places))
+        numbers = deals
+        if self.binning.grouped:
+            assert design.groups is not None
+            numbers = design.groups[places].astype(np.uint64)
+        rows = Rows(samples, seen, columns, weights, numbers)
         self.weight += float(weights.sum())
         self.smallest_digests.add(digest)
         self._keep(rows, deals, places)
@@ -485,7 +547,8 @@ class SampleSums(Accumulator):
             if not self.stretches:
                 self._open_stretch(self.end, 1, len(total))
             sums = self.stretches[0].sums
-            row = sums.rows_for(np.array([number % self.binning.dealt]))[0]
+            sums.join_single()
+            row = sums.rows_for(np.array([number], np.uint64))[0]
             blocks[0].moments += total
             blocks[0].gram += count
             sums.moments[row] += total
@@ -498,17 +561,6 @@ class SampleSums(Accumulator):
         self.weight += n
         self.n += n
 
-    def _bins(self, deals: Digests, places: Indices) -> Indices:
-        """The bin (n,) of every sample: its group, or what its digest says."""
-        design: Design = self.question[0]
-        dealt = self.binning.dealt
-        if not dealt:
-            return np.zeros(len(deals), np.intp)
-        if self.binning.grouped:
-            assert design.groups is not None
-            return design.groups[places] % dealt
-        return (deals % np.uint64(dealt)).astype(np.intp)
-
     def _add_rows(self, rows: Rows, ordinal: int) -> None:
         """Add samples, the first with that ordinal, stretch by stretch."""
         start = 0
@@ -518,6 +570,10 @@ class SampleSums(Accumulator):
             stop = min(len(rows), start + stretch_stop - first)
             if not self.stretches or first == stretch_start:
                 self._open_stretch(first, rows.columns.shape[1], rows.samples.shape[1])
+            if first < self.binning.singles:
+                stop = min(stop, start + self.binning.singles - first)
+            else:
+                self.stretches[-1].sums.join_single()
             self._add_run(rows[start:stop], first)
             self._move_on(ordinal + stop, stretch_stop)
             start = stop
@@ -525,8 +581,11 @@ class SampleSums(Accumulator):
     def _open_stretch(self, ordinal: int, columns: int, entries: int) -> None:
         sums = self._spare
         self._spare = None
+        single = ordinal < self.binning.singles
         if sums is None:
-            sums = BinSums(max(1, self.binning.dealt), columns, entries, self.binning.partial)
+            sums = BinSums(max(1, self.binning.dealt), columns, entries, self.binning.partial, single)
+        else:
+            sums.clear(single)
         self.stretches.append(Stretch(ordinal, ordinal, sums))
 
     def _blocks_of(self, ordinal: int, count: int, columns: int, entries: int) -> tuple[list[UnitSum], Indices]:
@@ -557,7 +616,7 @@ class SampleSums(Accumulator):
         count, entries = rows.samples.shape
         sums = self.stretches[-1].sums
         if self.binning.dealt:
-            bin_rows = sums.rows_for(rows.bins)
+            bin_rows = sums.rows_for(rows.numbers)
             np.add.at(sums.counts, bin_rows, 1)
             moments.append(Target(sums.moments, bin_rows))
             grams.append(Target(sums.grams, bin_rows))
@@ -589,7 +648,6 @@ class SampleSums(Accumulator):
         if end == stretch_stop:
             self._join_stretches()
             if self.stretches[-1] is not last:  # its sums are part of others now
-                last.sums.clear()
                 self._spare = last.sums
 
     def _keep(self, rows: Rows, deals: Digests, places: Indices) -> None:
