@@ -163,13 +163,13 @@ def test_fits_in_threads_have_the_bits_of_the_main_thread():
 
 
 @pytest.mark.parametrize("rows", [60, 400])
-def test_least_squares_reads_every_sample_twice(rows, tmp_path):
+def test_least_squares_reads_every_sample_once(rows, tmp_path):
     np.save(tmp_path / "x.npy", noise(rows))
     engine, asked = LocalEngine(str(tmp_path / "x.npy")), []
     usual = engine.reduce
     engine.reduce = lambda blank, n: (asked.append(n), usual(blank, n))[1]
     assert LeastSquares(random_state=1, n_resamples=99).run(engine).n_samples == rows
-    assert sum(asked) == 2 * rows  # samples for whitening are kept on the way
+    assert sum(asked) == rows
 
 
 @pytest.fixture
