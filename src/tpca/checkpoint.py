@@ -29,7 +29,7 @@ from tpca import __version__
 from tpca.errors import JSON_BYTES, CheckpointError, OutputError, check_regular
 from tpca.files import Kind, checksum, clear_drafts, discard, named_place, replacing
 
-VERSION = 17  # raised whenever the attributes of a kept class, or a position, change their meaning
+VERSION = 18  # raised whenever the attributes of a kept class, or a position, change their meaning
 KEEP = 2
 STATE, ARRAYS = "tpca-state.json", "tpca-arrays.npz"
 CHECKPOINT = Kind("a checkpoint of tpca", members=(STATE, ARRAYS))

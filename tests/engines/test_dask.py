@@ -176,7 +176,8 @@ class TestBits:
         for workers in (1, 2, 3):
             with using(workers, monkeypatch) as parts:
                 assert told(SOLVERS[name]().run(DaskEngine(client, place))) == local
-            assert max(parts) == 1 if workers == 1 else max(parts) in (2, 4)  # parts of a round that come back
+            # Parts of a round that come back: least squares has them merged on the workers.
+            assert max(parts) == 1 if workers == 1 or name == "mean" else max(parts) in (2, 4)
 
     @pytest.mark.parametrize("kind", DATA)
     def test_any_data(self, kind, client, work, monkeypatch):
@@ -392,18 +393,20 @@ class TestFaults:
         place = zarr_array(samples_of(280), work)
         expected = told(SOLVERS[name]().run(LocalEngine(place)))
         gather, rounds, killed = Cluster.gather, 0, []
+        deaths = 1 if name == "mean" else 2  # which reads all in one round
 
         def gather_and_kill(self, futures):
             nonlocal rounds
-            rounds += len(futures) > 1
-            if len(futures) > 1 and rounds in (1, 3):  # a round of several tasks, which are on their way
+            is_round = len(futures) > 1 or name == "mean"
+            rounds += is_round
+            if is_round and rounds in (1, 3):  # of several tasks, which are on their way
                 killed.append(sorted(pids(client).values())[0])
                 os.kill(killed[-1], signal.SIGKILL)
             return gather(self, futures)
 
         monkeypatch.setattr(Cluster, "gather", gather_and_kill)
         assert told(SOLVERS[name]().run(DaskEngine(client, place))) == expected
-        assert len(set(killed)) == 2
+        assert len(set(killed)) == deaths
 
     @pytest.mark.parametrize(("name", "done"), [("mean", False), ("race", False), ("mean", True)])
     def test_workers_that_are_all_replaced_change_nothing(self, name, done, work, monkeypatch):
@@ -699,7 +702,7 @@ class TestDoors:
         asked, reduce = [], DaskEngine.reduce
         monkeypatch.setattr(DaskEngine, "reduce", lambda self, *args: asked.append(1) or reduce(self, *args))
         there = TensorPCA(random_state=0).fit(array)
-        assert len(asked) > 1  # every round, and all groups at once
+        assert len(asked) == 1  # all samples in one round
         assert (there.solver_, there.shape_in_) == ("least_squares", DIMS)
         monkeypatch.setattr("tpca.engines.local.active_client", lambda: None)
         here = TensorPCA(random_state=0).fit(array)

@@ -369,8 +369,8 @@ NUMBERS = np.random.default_rng(8).standard_normal(len(DATA))
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (SMALL, r"the sums of 8 units .* take 27.8 kB, the memory is 14 kB; raise memory_limit to 28 kB to use"),
-        ({**SMALL, "target": "effect"}, r"take 36.5 kB, the memory is 14 kB; raise memory_limit to 37 kB to use"),
+        (SMALL, r"the sums of 24 units .* take 75.8 kB, the memory is 14 kB; raise memory_limit to 76 kB to use"),
+        ({**SMALL, "target": "effect"}, r"take 99.8 kB, the memory is 14 kB; raise memory_limit to 100 kB to use"),
         ({"random_state": 0}, "the samples never end, .* give max_samples to use least squares"),
     ],
     ids=["mean", "effect", "endless"],

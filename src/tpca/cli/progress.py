@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
 FIRST, MOST = 10.0, 60.0  # seconds between two lines of a log, with news and without
-PHASES = {"sums": "reading", "residuals": "errors", "done": "testing"}  # of least squares
 
 
 def bars(console: Console, known: bool = False) -> Bars:
@@ -62,8 +61,10 @@ class FitProgress:
             return
         self._count(record)
         phase = str(record.get("phase", "reading"))
-        phase = PHASES.get(phase, phase) + (f" {record['component']}" if record.get("component") else "")
-        phase += f", pass {self._pass}" if self._pass > 1 and record.get("phase") not in PHASES else ""
+        if record.get("component"):
+            phase += f" {record['component']}"
+        if self._pass > 1:
+            phase += f", pass {self._pass}"
         if self._bars is not None:
             self._bars.update(self._task, completed=self._place, description=phase, known=known(record))
         elif not self._quiet:

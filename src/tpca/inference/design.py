@@ -272,7 +272,8 @@ def read_design(
         extra = np.zeros((n, 0)) if nuisance is None else _numbers("nuisance", nuisance, n)
         refuse_extreme_size("nuisance", float(np.max(np.abs(extra), initial=0.0)))
         columns = np.column_stack([np.ones(n), extra, interest])
-        origin = np.concatenate([[0.0], columns[:, 1:].mean(axis=0)]) if like is None else like.origin
+        # Columns are told from those of the first sample, which is the same however samples are cut into batches.
+        origin = np.concatenate([[0.0], columns[0, 1:]]) if like is None else like.origin
         if origin is None or origin.shape != columns.shape[1:]:
             raise SampleError(
                 f"y and nuisance must have as many columns as in the first batch, got {columns.shape[1]}."

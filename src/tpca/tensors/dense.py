@@ -216,7 +216,7 @@ class DenseBatch:
         for start in range(0, len(self), step):
             rows = slice(start, min(start + step, len(self)))
             seen = None if self.exposure is None else to_host(self.exposure[rows, ...])
-            samples = self._samples[rows]
+            samples = self._samples[rows, ...]
             if self.on_device:
                 samples = to_host(cast(samples, working_dtype(samples)))
             yield rows, np.ascontiguousarray(samples), seen

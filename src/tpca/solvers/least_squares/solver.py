@@ -144,7 +144,7 @@ class LeastSquaresRun(Run):
         self.most_held = max(self.most_held, part.nbytes)
         if new < self._asked:
             self._end()
-        self.call({"samples": part.n, "pass": 1, "phase": "sums", "new": new})
+        self.call({"samples": part.n, "pass": 1, "phase": "reading", "new": new})
 
     def close(self) -> None:
         """No more samples."""
