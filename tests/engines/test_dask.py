@@ -308,6 +308,30 @@ class TestTraffic:
         assert counted == pytest.approx(expected.sent, rel=0.2)
 
 
+    def test_least_squares_sends_few_sums_of_a_sample(self, client, work, rng, monkeypatch):
+        """At 16⁴ the sums of 32 + 32 bins, squares, kept samples; of 4000 samples that is 0.04 of the data."""
+        dims, n = (16, 16, 16, 16), 512
+        single = 4 * 16**4
+        few = 66 * 2 * single + 26 * single
+        assert few < 0.04 * 4000 * single
+        tiles = np.tile(rng.standard_normal((n, 512), dtype=np.float32), 16**4 // 512)  # quickly packed
+        place = zarr_array(tiles.reshape(n, *dims), work, chunks=(16, *dims))
+        with using(2, monkeypatch) as parts:
+            count_bytes()
+            found = LeastSquares(random_state=0, n_resamples=19).run(DaskEngine(client, place))
+            sent = bytes_sent()  # of this process, in which the scheduler is: to the client, and questions
+        assert found.n_samples == n
+        assert parts == [1]  # one round, one part
+        assert 32 * 2 * single < sent < few + 0.001 * 4000 * single
+
+    def test_blocks_that_are_not_there_yet_are_made_some_at_a_time(self, client, monkeypatch):
+        expected = told(SOLVERS["mean"]().run(DaskEngine(client, blocks())))
+        monkeypatch.setattr(engine_module, "BLOCKS_HELD", 30 * 8 * ENTRIES)
+        with using(2, monkeypatch) as parts:
+            assert told(SOLVERS["mean"]().run(DaskEngine(client, blocks()))) == expected
+        assert len(parts) >= 3
+
+
 class Deadly(stored.StoredStream):
     """Samples that no worker survives."""
 

@@ -39,6 +39,7 @@ COUNTED = 16  # batches that a task counts
 STOPS = 5.0  # seconds: a round may be waiting for workers that never come
 SMALL = 2**16  # bytes of a stream that go with every task
 FAN = 8  # parts that are merged at once
+BLOCKS_HELD = 2**28  # bytes of a Dask array's blocks that are made for each worker at a time
 
 
 class DaskEngine(StreamEngine):
@@ -117,6 +118,40 @@ class DaskEngine(StreamEngine):
         pieces = self._pieces(edges, cut)
         if not pieces:
             return blank.fresh()
+        if blank.goes_on:
+            for some in self._readings(pieces):
+                blank.merge(self._read(blank, cut, some))
+            return blank
+        root: Any = self._read(blank, cut, pieces)
+        root.question = blank.question
+        root.finish()
+        merged: A = root
+        return merged
+
+    def _readings(self, pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
+        """The pieces that are read together; of data in the cluster those that workers may hold, in whole groups.
+
+        Blocks of a Dask array that is not persisted are made for a task before it begins.
+        """
+        if not self._in_place:
+            yield list(pieces)
+            return
+        sample_bytes = self.stream.layout.entries * self.stream.dtype.itemsize
+        most = max(1, BLOCKS_HELD * len(self.cluster.workers()) // sample_bytes)
+        together: list[Piece] = []
+        start = 0
+        for _, members in itertools.groupby(pieces, key=lambda piece: piece.group):
+            group = list(members)
+            stop = group[-1].at + len(group[-1].fragment)
+            if together and stop - start > most:
+                yield together
+                together = []
+                start = group[0].at
+            together += [Piece(piece.fragment, piece.group, piece.at - start) for piece in group]
+        yield together
+
+    def _read(self, blank: Accumulator, cut: Cut, pieces: Sequence[Piece]) -> Any:
+        """What is left of some pieces, merged."""
         outcomes = self._outcomes(blank, cut, pieces)
         reached = [outcome for outcome in outcomes if outcome is not None]
         self.buffer_bytes = max(self.buffer_bytes, *(outcome.buffer_bytes for outcome in reached))
@@ -126,14 +161,7 @@ class DaskEngine(StreamEngine):
         if not self._keeps:  # blocks that nobody needs any more
             last = pieces[-1].fragment.number
             self._lazy = {number: parts for number, parts in self._lazy.items() if number == last}
-        root: Any = merge_all([None if outcome is None else outcome.part for outcome in outcomes])
-        if blank.goes_on:
-            blank.merge(root)
-            return blank
-        root.question = blank.question
-        root.finish()
-        merged: A = root
-        return merged
+        return merge_all([None if outcome is None else outcome.part for outcome in outcomes])
 
     def _pieces(self, edges: Sequence[int], cut: Cut) -> list[Piece]:
         """All samples up to the last edge, in pieces that belong to one batch, and lie between two edges.

@@ -38,9 +38,9 @@ VERSIONS = 3
 FLIP_COPIES = 2
 """Flipped tensors, while they are fitted: as they are, and a piece of them."""
 MOST_KEPT = 256
-USUAL_KEPT = 64
-KEPT_NUMBERS = 2**22
-"""Samples for whitening and advice: as many as have so many numbers, but 64 where they fit."""
+USUAL_KEPT = 24
+KEPT_NUMBERS = 3 * 2**19
+"""Samples for whitening and advice: as many as have so many numbers, but 24 where they fit."""
 SHORTEST_STRETCH = 64
 """Samples: fewer cost less to add up than their sums."""
 
