@@ -307,7 +307,6 @@ class TestTraffic:
         assert expected.sent == 3 * down + 4 * up
         assert counted == pytest.approx(expected.sent, rel=0.2)
 
-
     def test_least_squares_sends_few_sums_of_a_sample(self, client, work, rng, monkeypatch):
         """At 16⁴ the sums of 32 + 32 bins, squares, kept samples; of 4000 samples that is 0.04 of the data."""
         dims, n = (16, 16, 16, 16), 512

@@ -165,5 +165,3 @@ def test_the_default_tells_the_same_of_shuffled_samples_but_for_dependence(rng):
         np.testing.assert_allclose(theirs, mine, rtol=0, atol=1e-12)
     lengths = [pca.result_.components[0].length for pca in (one, other)]
     assert lengths[0] == pytest.approx(lengths[1], rel=1e-12)
-
-
