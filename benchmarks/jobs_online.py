@@ -15,8 +15,10 @@ from suite import Row, compare, interleave, seconds_of
 
 from tpca import TensorPCA
 
-DIMS, COUNT, TARGET, FROM_FIRST, START_UP = (16,) * 4, 2000, 5.0, 10.0, 1.5
+DIMS, COUNT, START_UP = (16,) * 4, 2000, 1.5
+LEAST_SQUARES, RACE, FROM_FIRST = 8.0, 5.0, 10.0  # over a matrix-vector product
 BEFORE = 20_000  # samples that the race has seen: its rounds are then long, as they are in any long stream
+FEW, MANY, GROWTH = 10_000, 1_000_000, 1.2  # samples with a dose before those that are timed
 
 
 def push(model: TensorPCA, samples: np.ndarray) -> None:
@@ -42,14 +44,39 @@ def online() -> Iterator[Row]:
             sample.reshape(len(vector), -1) @ vector
 
     jobs = {
-        "least squares": (lambda: push(TensorPCA(random_state=0), samples), TARGET),
-        f"race after {BEFORE} samples": (racing(samples), TARGET),
+        "least squares": (lambda: push(TensorPCA(random_state=0), samples), LEAST_SQUARES),
+        f"race after {BEFORE} samples": (racing(samples), RACE),
         "race from the first sample on": (lambda: push(TensorPCA(solver="race", random_state=0), samples), FROM_FIRST),
     }
     for name, (job, target) in jobs.items():
         took = compare(job, products)
         note = f"{1e6 * took.seconds / COUNT:.0f} µs a sample"
         yield took.row(f"partial_fit of one sample, 16⁴: {name}", "a numpy GEMV (256 × 256) a sample", target, note)
+
+
+    yield effect_of_many()
+
+
+def dosed(before: int) -> Callable[[], None]:
+    """An effect of so many samples with a dose, given some more, one after the other."""
+    rng = np.random.default_rng(1)
+    samples, doses = rng.standard_normal((COUNT, 4, 3, 2)), rng.standard_normal(COUNT)
+    model = TensorPCA(target="effect", random_state=0)
+    for _ in range(before // COUNT):
+        model.partial_fit(samples, doses)
+
+    def more() -> None:
+        for i in range(COUNT):
+            model.partial_fit(samples[i : i + 1], doses[i : i + 1])
+
+    return more
+
+
+def effect_of_many() -> Row:
+    """Time of a sample does not grow with how many there were."""
+    took = compare(dosed(MANY), dosed(FEW))
+    note = f"{1e6 * took.seconds / COUNT:.0f} µs a sample"
+    return took.row(f"partial_fit of one sample with a dose, after {MANY:,}", f"after {FEW:,}", GROWTH, note)
 
 
 def process(*command: str) -> Callable[[], float]:

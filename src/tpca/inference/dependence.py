@@ -141,7 +141,8 @@ def correlation_along(residuals: Array, vectors: Sequence[Array]) -> float:
     scores = residuals
     for vector in reversed(vectors):
         scores = scores @ vector.astype(scores.dtype)
-    scores = scores - scores.mean()
+    scores = scores.astype(np.float64)
+    scores -= scores.mean()
     count = len(scores)
     correlation = float(scores[:-1] @ scores[1:] / (scores @ scores + 1e-300))
     return min(correlation + (1 + 3 * correlation) / count, LARGEST_CORRELATION)

@@ -103,7 +103,8 @@ class LeastSquaresRun(Run):
                 self._length = min(length, self._most)
         self._pushed = pushed
         self._remote = getattr(data, "remote", False)
-        self.sums = SampleSums(design, plan.binning, goes_on=True)
+        last = int(self._length) if math.isfinite(self._length) else None
+        self.sums = SampleSums(design, plan.binning, goes_on=True, last=last)
         self.most_held = 0
         self.ended = False
         self._before = 0  # samples when the last round was asked for
@@ -111,7 +112,7 @@ class LeastSquaresRun(Run):
 
     def ask(self) -> Ask[Any] | None:
         """The next samples."""
-        self.sums.question = (self.design, self.plan.binning, 0, True)
+        self.sums.question = (self.design, self.plan.binning, 0, True, self.sums.last)
         wanted = self._round()
         if self.ended or wanted <= 0:
             self._end()

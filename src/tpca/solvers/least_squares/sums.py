@@ -259,6 +259,25 @@ class Stretch:
 
 
 @dataclass(frozen=True)
+class Arrivals:
+    """Samples (n, E) as they come: what was ``seen`` of them, their ``places`` in the data, their sums of squares."""
+
+    samples: NDArray[Any]
+    seen: NDArray[Any] | None
+    places: Indices
+    energies: Array
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, rows: slice) -> Arrivals:
+        seen = None
+        if self.seen is not None:
+            seen = self.seen[rows]
+        return Arrivals(self.samples[rows], seen, self.places[rows], self.energies[rows])
+
+
+@dataclass(frozen=True)
 class Rows:
     """Samples (n, E) with all that is known of each: what was ``seen``, ``columns``, ``weights``.
 
@@ -285,30 +304,28 @@ class Rows:
 class WaitingRows:
     """The first samples of eight that are added together, in memory for eight."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, like: Arrivals) -> None:
         self.count = 0
-        self.samples = room_for(rows.samples)
-        self.seen = None if rows.seen is None else room_for(rows.seen)
-        self.columns = room_for(rows.columns)
-        self.weights = room_for(rows.weights)
-        self.numbers = room_for(rows.numbers)
+        self.samples = room_for(like.samples)
+        self.seen = None if like.seen is None else room_for(like.seen)
+        self.places = room_for(like.places)
+        self.energies = room_for(like.energies)
 
-    def append(self, rows: Rows) -> None:
+    def append(self, some: Arrivals) -> None:
         """Take some more."""
-        places = slice(self.count, self.count + len(rows))
-        if rows.samples.dtype.itemsize > self.samples.dtype.itemsize:
-            self.samples = self.samples.astype(rows.samples.dtype)
-        self.samples[places] = rows.samples
+        rows = slice(self.count, self.count + len(some))
+        if some.samples.dtype.itemsize > self.samples.dtype.itemsize:
+            self.samples = self.samples.astype(some.samples.dtype)
+        self.samples[rows] = some.samples
         if self.seen is not None:
-            self.seen[places] = rows.seen
-        self.columns[places] = rows.columns
-        self.weights[places] = rows.weights
-        self.numbers[places] = rows.numbers
-        self.count = places.stop
+            self.seen[rows] = some.seen
+        self.places[rows] = some.places
+        self.energies[rows] = some.energies
+        self.count = rows.stop
 
-    def rows(self) -> Rows:
+    def arrivals(self) -> Arrivals:
         """All of them."""
-        return Rows(self.samples, self.seen, self.columns, self.weights, self.numbers)[: self.count]
+        return Arrivals(self.samples, self.seen, self.places, self.energies)[: self.count]
 
     @property
     def nbytes(self) -> int:
@@ -430,13 +447,17 @@ class SampleSums(Accumulator):
     """All that is kept of samples from ordinal ``begin`` on.
 
     One that ``goes_on`` is filled in turn by whoever reads all samples: round after round they are added to the same
-    sums.  Others have whole stretches, and are merged with those before.
+    sums.  Others have whole stretches, and are merged with those before.  No sample follows the ordinal ``last``, if
+    that is known: who has all before it sends one sum.
     """
 
-    def __init__(self, design: Design, binning: Binning, begin: int = 0, goes_on: bool = False) -> None:
-        super().__init__(design, binning, begin, goes_on)
+    def __init__(
+        self, design: Design, binning: Binning, begin: int = 0, goes_on: bool = False, last: int | None = None
+    ) -> None:
+        super().__init__(design, binning, begin, goes_on, last)
         self.binning = binning  # also of one that comes from a worker, without its question
         self.goes_on = goes_on
+        self.last = last
         self.begin = begin
         self.end = begin  # the ordinal of the sample that comes next
         self.stretches: list[Stretch] = []  # in their order; the last may be open
@@ -458,8 +479,8 @@ class SampleSums(Accumulator):
 
     def for_worker(self, sum_bytes: int | None) -> SampleSums:  # noqa: ARG002
         """Empty sums of the samples that come next."""
-        design, binning, _, _ = self.question
-        return SampleSums(design, binning, self.end)
+        design, binning, _, _, last = self.question
+        return SampleSums(design, binning, self.end, last=last)
 
     def edges(self, n: int) -> list[int]:
         """Where ``n`` samples that come next may be divided, as numbers of samples from 0 on: at stretches."""
@@ -492,45 +513,60 @@ class SampleSums(Accumulator):
                 if not np.isfinite(energies).all():
                     batch.check()
                     refuse_extreme_size("samples", largest_entry(flat[piece]))
-                self._add_piece(flat[piece], piece_seen, places[piece], energies)
+                self._add_arrivals(Arrivals(flat[piece], piece_seen, places[piece], energies))
         self.n += len(batch)
+        if self.end == self.last:
+            self._add_waiting()
 
-    def _add_piece(self, samples: NDArray[Any], seen: NDArray[Any] | None, places: Indices, energies: Array) -> None:
-        """Add samples (n, E)."""
-        design: Design = self.question[0]
-        columns, weights = design.rows(places)
-        digest = digests(samples)
-        deals = dealt_digests(digest, samples, self.end)
-        numbers = deals
-        if self.binning.grouped:
-            assert design.groups is not None
-            numbers = design.groups[places].astype(np.uint64)
-        rows = Rows(samples, seen, columns, weights, numbers)
-        self.weight += float(weights.sum())
-        self.smallest_digests.add(digest)
-        self._keep(rows, deals, places)
-        self._note_loudest(rows, energies, places)
+    def _add_arrivals(self, arrivals: Arrivals) -> None:
+        """Add samples; large ones eight at a time, and those that are left wait."""
         begin = self.end
-        self.end += len(samples)
-        if samples.shape[1] <= SMALL_SAMPLE:
-            self._add_rows(rows, begin)
+        self.end += len(arrivals)
+        if arrivals.samples.shape[1] <= SMALL_SAMPLE:
+            self._add_known(arrivals, begin)
             return
         if self.waiting is not None:
-            held = self.waiting.count
-            head = rows[: ROWS - held]
+            head = arrivals[: ROWS - self.waiting.count]
             self.waiting.append(head)
             if self.waiting.count < ROWS:
                 return
-            self._add_rows(self.waiting.rows(), begin - held)
-            self.waiting = None
             begin += len(head)
-            rows = rows[len(head) :]
-        whole = len(rows) // ROWS * ROWS
+            self._add_known(self.waiting.arrivals(), begin - ROWS)
+            self.waiting.count = 0
+            arrivals = arrivals[len(head) :]
+        whole = len(arrivals) // ROWS * ROWS
         if whole:
-            self._add_rows(rows[:whole], begin)
-        if whole < len(rows):
-            self.waiting = WaitingRows(rows)
-            self.waiting.append(rows[whole:])
+            self._add_known(arrivals[:whole], begin)
+        if whole == len(arrivals):
+            self.waiting = None
+            return
+        if self.waiting is None:
+            self.waiting = WaitingRows(arrivals)
+        self.waiting.append(arrivals[whole:])
+
+    def _add_waiting(self) -> None:
+        """Add those that wait: no sample follows."""
+        waiting = self.waiting
+        self.waiting = None
+        if waiting is not None:
+            self._add_known(waiting.arrivals(), self.end - waiting.count)
+
+    def _add_known(self, arrivals: Arrivals, ordinal: int) -> None:
+        """Add samples, the first with that ordinal, with all that is known of them."""
+        design: Design = self.question[0]
+        columns, weights = design.rows(arrivals.places)
+        digest = digests(arrivals.samples)
+        deals = dealt_digests(digest, arrivals.samples, ordinal)
+        numbers = deals
+        if self.binning.grouped:
+            assert design.groups is not None
+            numbers = design.groups[arrivals.places].astype(np.uint64)
+        rows = Rows(arrivals.samples, arrivals.seen, columns, weights, numbers)
+        self.weight += float(weights.sum())
+        self.smallest_digests.add(digest)
+        self._keep(rows, deals, arrivals.places, ordinal)
+        self._note_loudest(rows, arrivals.energies, arrivals.places)
+        self._add_rows(rows, ordinal)
 
     def add_drawn(self, n: int, draw: Callable[[int], Array], squares: Array) -> None:
         """Take ``n`` samples of which only sums are known: ``draw`` gives that of so many (E,), ``squares`` (E,) are Q.
@@ -650,7 +686,7 @@ class SampleSums(Accumulator):
             if self.stretches[-1] is not last:  # its sums are part of others now
                 self._spare = last.sums
 
-    def _keep(self, rows: Rows, deals: Digests, places: Indices) -> None:
+    def _keep(self, rows: Rows, deals: Digests, places: Indices, ordinal: int) -> None:
         """Keep samples with the smallest digests; of those before, the largest go."""
         candidates = np.arange(len(deals))
         if self._kept_bound < 2**64:
@@ -659,7 +695,7 @@ class SampleSums(Accumulator):
                 return
         candidates = candidates[np.argsort(deals[candidates], kind="stable")[: self.binning.samples]]
         for row in candidates:
-            key = (int(deals[row]), self.end + int(row))
+            key = (int(deals[row]), ordinal + int(row))
             self.kept[key] = kept_sample(rows, int(row), int(places[row]))
         self._thin()
 
@@ -697,6 +733,8 @@ class SampleSums(Accumulator):
             self.largest_energy = other.largest_energy
             self.loudest = other.loudest
         self.smallest_digests.merge(other.smallest_digests)
+        if self.begin == 0 and self.end == self.last:
+            self.end_here()
 
     def _join_stretches(self) -> None:
         """Add up neighbours that are whole: stretches of a level from its first on, and levels from the first on."""
@@ -741,10 +779,7 @@ class SampleSums(Accumulator):
 
     def end_here(self) -> None:
         """No sample follows: those that wait are added, and what was begun counts as whole."""
-        if self.waiting is not None:
-            waiting = self.waiting
-            self.waiting = None
-            self._add_rows(waiting.rows(), self.end - waiting.count)
+        self._add_waiting()
         self._spare = None
         while len(self.stretches) > 1:
             following = self.stretches.pop()
