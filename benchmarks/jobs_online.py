@@ -53,7 +53,6 @@ def online() -> Iterator[Row]:
         note = f"{1e6 * took.seconds / COUNT:.0f} µs a sample"
         yield took.row(f"partial_fit of one sample, 16⁴: {name}", "a numpy GEMV (256 × 256) a sample", target, note)
 
-
     yield effect_of_many()
 
 

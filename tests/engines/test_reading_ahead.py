@@ -7,7 +7,7 @@ import weakref
 import numpy as np
 import pytest
 
-from tpca import open_stream
+from tpca import RaceSolver, open_stream
 from tpca.data import numpy_files as npy
 from tpca.data import stored
 from tpca.data.base import MAX_AHEAD, depth, read_ahead
@@ -87,6 +87,22 @@ def test_every_batch_is_read_once_and_never_more_held_than_is_counted(path, monk
     batch = SAMPLES[:BATCH].nbytes
     assert watched.most <= 1 + engine.stream.ahead
     assert watched.most * batch <= engine.buffer_bytes == (1 + engine.stream.ahead) * batch + SAMPLES[0].nbytes
+
+
+@pytest.mark.parametrize(("limit", "ahead"), [(None, 5), (350_000, 2), (100_000, 0)])
+def test_no_more_is_read_ahead_than_the_memory_that_was_given(limit, ahead, tmp_path, monkeypatch):
+    """Six batches of 2 samples of 80 kB; and the same bits."""
+    monkeypatch.setattr(stored, "BATCH_ENTRIES", 40_000)
+    monkeypatch.setattr(stored, "FILE_SAMPLES", 2)
+    samples = np.random.default_rng(0).standard_normal((12, 200, 100), dtype=np.float32)
+    np.save(tmp_path / "x.npy", samples)
+    expected = RaceSolver(memory_limit=limit, random_state=0).run(tmp_path / "x.npy")
+    watched = Watched(monkeypatch)
+    stream = open_stream(tmp_path / "x.npy")
+    found = RaceSolver(memory_limit=limit, random_state=0).run(stream)
+    assert watched.most <= max(2, 1 + ahead)  # a batch that was used goes when the next one is there
+    assert stream.ahead == 5  # what the user holds stays as it is
+    assert [v.tobytes() for v in found.vectors] == [v.tobytes() for v in expected.vectors]
 
 
 def test_two_cores_read_at_once_and_the_order_stays(path, monkeypatch):

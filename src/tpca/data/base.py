@@ -119,6 +119,10 @@ class Stream:
         """The batches from the one whose ``first`` is ``start``, with the same bounds and contents every time."""
         raise NotImplementedError
 
+    def reading_ahead_within(self, nbytes: int) -> Stream:  # noqa: ARG002
+        """The same stream, of which no more than so many bytes are read ahead."""
+        return self
+
 
 class NumberedStream(Stream):
     """A stream whose batches can be read in any order, by any process, where it has a layout."""

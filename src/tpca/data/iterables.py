@@ -371,6 +371,10 @@ class Preprocessed(NumberedStream):
         found: list[Any] | None = self._stream.lazy_parts(number)
         return found
 
+    def reading_ahead_within(self, nbytes: int) -> Preprocessed:
+        """The same samples, of which no more than so many bytes are read ahead."""
+        return Preprocessed(self._stream.reading_ahead_within(nbytes), self._function)
+
     def for_workers(self) -> Preprocessed:
         """What a worker needs of it."""
         return Preprocessed(self._stream.for_workers(), self._function)

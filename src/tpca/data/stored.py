@@ -138,6 +138,13 @@ class StoredStream(NumberedStream):
         at_once = max(1, self.ahead) if self._source.parallel else 1
         return at_once * (self.chunk_bytes or 0) + held * self.dtype.itemsize
 
+    def reading_ahead_within(self, nbytes: int) -> Self:
+        """The same samples, of which no more than so many bytes are read ahead."""
+        batch_bytes = self._longest * math.prod(self.dims) * self.dtype.itemsize
+        twin = copy.copy(self)
+        twin.ahead = min(self.ahead, nbytes // batch_bytes)
+        return twin
+
     def for_workers(self) -> Self:
         """What a worker needs of it: all but a Dask array, whose blocks come by themselves."""
         twin = copy.copy(self)

@@ -157,6 +157,10 @@ class StreamEngine:
     def _reduce(self, blank: A, n: int | None) -> A:
         raise NotImplementedError
 
+    def read_ahead_within(self, nbytes: int) -> None:
+        """Read no more than so many bytes ahead."""
+        self.stream = self.stream.reading_ahead_within(nbytes)
+
     @property
     def n_skipped(self) -> int:
         """Samples that the stream left out, those of later passes not counted again."""

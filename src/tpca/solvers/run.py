@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from tpca.checkpoint import Checkpoints
 from tpca.data import Stream
-from tpca.engines import Data, Engine, PushEngine
+from tpca.engines import Data, Engine, PushEngine, StreamEngine
 from tpca.errors import BatchError, CheckpointError, RunInterrupted, StreamError
 from tpca.files import alone_in
 from tpca.labels import Labels
@@ -260,6 +260,9 @@ def drive(run: Run, engine: Engine, **known: str) -> Estimate:
     What is ``known`` beside the solver's settings must be the same then.
     """
     keeper = Keeper(run.solver, **known)
+    limit = getattr(run.solver, "memory_limit", None)
+    if limit is not None and isinstance(engine, StreamEngine):
+        engine.read_ahead_within(limit)
     with calm_blas():
         with keeper.watch(run, engine):
             while (ask := run.ask()) is not None:
