@@ -18,6 +18,11 @@ class Traced:
         self.before = tracemalloc.get_traced_memory()[0]
         return self
 
+    @property
+    def held(self):
+        """What is allocated now, and was not before."""
+        return tracemalloc.get_traced_memory()[0] - self.before
+
     def __exit__(self, *_):
         self.peak = tracemalloc.get_traced_memory()[1] - self.before
         tracemalloc.stop()

@@ -8,7 +8,7 @@ import pytest
 from amounts import Traced
 from command import run
 from research.race_tables import SHAPES, TIMES, peak_of_a_race
-from tpca import RaceSolver, open_stream
+from tpca import RaceSolver, TensorPCA, open_stream
 from tpca.data import stored as slabs
 from tpca.solvers.least_squares.solver import LeastSquares
 from tpca.solvers.race.strategies import least_bytes
@@ -22,6 +22,7 @@ OBJECTS = 160_000  # bytes beyond the limit: Python's own objects; 142 kB were s
 def test_a_fit_holds_about_what_it_says(solver, dims):
     memory = {RaceSolver: 150_000, LeastSquares: 24_000_000}[solver]
     rng = np.random.default_rng(0)
+    solver(max_samples=5).run(rng.standard_normal((5, 3, 4)))  # what is loaded at first use
     samples = (rng.standard_normal((1, *dims), dtype=np.float32) for _ in range(12))  # none is held by the test
     with Traced() as traced:
         found = solver(memory_limit=memory, max_samples=12).run(samples)
@@ -30,6 +31,58 @@ def test_a_fit_holds_about_what_it_says(solver, dims):
     # Beside state and buffer: the next sample, and what a contraction makes of a sum of samples, in double precision.
     held = memory if solver is LeastSquares else 2 * found.state_bytes
     assert traced.peak <= held + found.buffer_bytes + 6 * sample + 2**17
+
+
+LIMITS = [  # samples, memory, and what is asked of them
+    ((400, 32, 20, 30), 20_000_000, {}),
+    pytest.param((2000, 32, 20, 30), 100_000_000, {}, marks=pytest.mark.slow),
+    pytest.param((2000, 32, 20, 30), 20_000_000, {"n_components": 3}, marks=pytest.mark.slow),
+    pytest.param((2000, 32, 20, 30), 200_000_000, {"target": "effect"}, marks=pytest.mark.slow),
+    pytest.param((400, 64, 64, 64), 200_000_000, {}, marks=pytest.mark.slow),
+    pytest.param((3000, 32, 32, 32), 2_000_000, {"solver": "race"}, marks=pytest.mark.slow),
+    pytest.param((2_000_000, 4, 5), 10_000_000, {}, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("shape", "limit", "options"), LIMITS)
+def test_a_fit_of_samples_in_memory_keeps_its_limit(shape, limit, options):
+    """Of effects five labels.  What is counted, and what is really allocated, beside Python's own objects."""
+    rng = np.random.default_rng(0)
+    samples = rng.standard_normal(shape, dtype=np.float32)
+    labels = None
+    if "target" in options:
+        labels = np.array(list("abcde"))[rng.integers(0, 5, len(samples))]
+    if "solver" not in options:
+        options = {**options, "n_resamples": 99}
+    TensorPCA(random_state=0, **options).fit(samples[:40], None if labels is None else labels[:40])  # imports
+    with Traced() as traced:
+        pca = TensorPCA(random_state=0, memory_limit=limit, **options).fit(samples, labels)
+    assert pca.result_.n_samples == len(samples)
+    assert pca.result_.state_bytes <= limit
+    assert traced.peak <= limit + 1_000_000
+
+
+@pytest.mark.slow
+def test_a_large_mean_takes_less_than_300_mb_beside_the_samples():
+    samples = np.random.default_rng(0).standard_normal((200, 64, 64, 64), dtype=np.float32)
+    TensorPCA(random_state=0, n_resamples=19).fit(samples[:20])  # imports
+    with Traced() as traced:
+        TensorPCA(random_state=0).fit(samples)
+    assert traced.peak <= 300_000_000
+
+
+@pytest.mark.parametrize("many", [200_000, pytest.param(10_000_000, marks=pytest.mark.slow)])
+def test_what_is_held_of_small_samples_that_are_handed_in_does_not_grow(many):
+    samples = np.random.default_rng(0).standard_normal((20_000, 4, 3))
+    pca = TensorPCA(random_state=0, n_resamples=19)
+    with Traced() as traced:
+        for _ in range(4):
+            pca.partial_fit(samples)
+        few = traced.held
+        for _ in range(many // len(samples) - 4):
+            pca.partial_fit(samples)
+        assert traced.held <= few + 1_000_000
+    assert pca.n_samples_seen_ == many
 
 
 @pytest.mark.parametrize("components", [1, 2])

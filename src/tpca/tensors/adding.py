@@ -75,10 +75,13 @@ def runs_of(target: Target, start: int, stop: int) -> Iterator[Run]:
 
 def energies_of(samples: NDArray[Any]) -> Array:
     """The sum of squares (n,) of every sample; what is not finite says that the sample is not, or is far too large."""
-    energies = np.empty(len(samples))
     with np.errstate(over="ignore", invalid="ignore"):
-        for number, sample in enumerate(samples):
-            energies[number] = np.einsum("e,e->", sample, sample)  # faster than vecdot, whose BLAS may have threads
+        if samples.shape[1] <= SMALL_SAMPLE:
+            energies = np.einsum("ne,ne->n", samples, samples).astype(np.float64)
+        else:
+            energies = np.empty(len(samples))
+            for number, sample in enumerate(samples):  # faster than vecdot, whose BLAS may have threads
+                energies[number] = np.einsum("e,e->", sample, sample)
         if not np.isfinite(energies).all():
             for row in np.flatnonzero(~np.isfinite(energies)):
                 sample = samples[row].astype(np.float64)
