@@ -599,7 +599,7 @@ def test_files_that_change_during_a_fit_are_refused(tmp_path):
     [
         (1500, 300, {}),
         (1000, 100, {}),
-        (8000, 50, {}),
+        pytest.param(8000, 50, {}, marks=pytest.mark.slow),
         (30, 500, {"shrinkage": 0.3}),
     ],
 )

@@ -77,7 +77,7 @@ def energies_of(samples: NDArray[Any]) -> Array:
     """The sum of squares (n,) of every sample; what is not finite says that the sample is not, or is far too large."""
     with np.errstate(over="ignore", invalid="ignore"):
         if samples.shape[1] <= SMALL_SAMPLE:
-            energies = np.einsum("ne,ne->n", samples, samples).astype(np.float64)
+            energies = np.asarray(np.einsum("ne,ne->n", samples, samples), dtype=np.float64)
         else:
             energies = np.empty(len(samples))
             for number, sample in enumerate(samples):  # faster than vecdot, whose BLAS may have threads

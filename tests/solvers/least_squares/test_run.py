@@ -60,23 +60,18 @@ def client():
         yield client
 
 
-@pytest.mark.parametrize("case", GIVEN)
-def test_files_and_stores_have_the_bits_of_the_array(case, stores):
-    expected = bits(fitted(X, case).result_)
+def test_variation_has_the_same_bits_from_files_and_workers(stores, client, monkeypatch):
+    """Those of means and effects are in test_one_pass.py."""
+    expected = bits(fitted(X, "variance").result_)
     for name in ("x.npy", "x.zarr"):
-        assert bits(fitted(stores / name, case).result_) == expected
-
-
-@pytest.mark.parametrize("case", GIVEN)
-def test_workers_have_the_bits_of_one_process(case, stores, client, monkeypatch):
-    expected = bits(fitted(stores / "x.zarr", case).result_)
-    both = fitted(DaskEngine(client, stores / "x.zarr"), case)
+        assert bits(fitted(stores / name, "variance").result_) == expected
+    both = fitted(DaskEngine(client, stores / "x.zarr"), "variance")
     assert bits(both.result_) == expected
     only = [next(iter(client.scheduler_info()["workers"]))]
     one = DaskEngine(client, stores / "x.zarr")
     submit = client.submit
     monkeypatch.setattr(client, "submit", lambda *args, **kw: submit(*args, **{**kw, "workers": only}))
-    assert bits(fitted(one, case).result_) == expected
+    assert bits(fitted(one, "variance").result_) == expected
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -144,13 +139,13 @@ def peak_of(function):
 
 
 @pytest.mark.parametrize("target", ["mean", "effect"])
-@pytest.mark.parametrize("limit", [8_000_000, 16_000_000])
+@pytest.mark.parametrize("limit", [8_000_000, pytest.param(16_000_000, marks=pytest.mark.slow)])
 def test_two_components_of_samples_in_memory_keep_the_limit(target, limit, rng):
     """58 kB a sample.  Beside the limit: six copies of the 2¹⁶ entries that are looked at together, 3 MB."""
     samples, y = rng.standard_normal((300, 2, 60, 60)), rng.standard_normal(300)
 
     def fit():
-        pca = TensorPCA(2, target=target, memory_limit=limit, n_resamples=99, random_state=0)
+        pca = TensorPCA(2, target=target, memory_limit=limit, n_resamples=49, random_state=0)
         return pca.fit(samples, y if target == "effect" else None)
 
     fit()  # what is imported is not counted
