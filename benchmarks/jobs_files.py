@@ -84,14 +84,14 @@ def race_on_workers() -> Row:
     one, two = (stored["seconds"][name] for name in ("1 worker", "2 workers"))
     ratios = [b / a for a, b in zip(one, two, strict=True)]
     size = 4 * stored["samples"] * math.prod(stored["dims"]) / 1e9
+    revision = stored.get("revision", "unknown")
     return Row(
         f"race, rounds over a compressed Zarr store of {size:.1f} GB, two Dask workers",
         "one worker",
         statistics.median(two) / statistics.median(one),
         round(1 / TARGETS["2 workers / 1 worker"], 2),
         (min(ratios), max(ratios)),
-        note=f"stored run of `python benchmarks/dask_scaling.py`, revision {stored.get('revision', 'unknown')}; a round "
-        "waits for the slower worker",
+        note=f"stored run of `python benchmarks/dask_scaling.py`, revision {revision}; a round waits for the slower worker",
     )
 
 
