@@ -91,7 +91,7 @@ def race_on_workers() -> Row:
         statistics.median(two) / statistics.median(one),
         round(1 / TARGETS["2 workers / 1 worker"], 2),
         (min(ratios), max(ratios)),
-        note=f"stored run of `python benchmarks/dask_scaling.py`, revision {revision}; rounds wait for the slower worker",
+        note=f"stored run of `python benchmarks/dask_scaling.py`, revision {revision}; rounds wait for the slower one",
     )
 
 
