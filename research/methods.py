@@ -13,7 +13,7 @@ from typing import Any
 
 from research.baselines import BASELINES
 from tpca.solvers.estimate import Estimate
-from tpca.solvers.least_squares.plan import least_bytes
+from tpca.solvers.least_squares.plan import bytes_of_fewest_bins
 from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS
 from tpca.tensors.blocks import Partition
 
@@ -71,7 +71,7 @@ class Method:
 
 
 _EVERY = (
-    Method("mean", "least squares", lambda d: least_bytes(d) / 8, step=-1),
+    Method("mean", "least squares", lambda d: bytes_of_fewest_bins(d) / 8, step=-1),
     Method("als", "ALS, spectral start", held_mean, "ALS"),
     Method("amp", "AMP", held_mean, "AMP", least_order=3),
     Method("unfolding", "unfolding", held_mean, "Unfolding", step=1),

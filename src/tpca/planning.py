@@ -29,7 +29,7 @@ import numpy as np
 from tpca.data.stored import SLAB_ENTRIES
 from tpca.errors import MemoryBudgetError, SolverError, check_integer
 from tpca.model import check_strength
-from tpca.solvers.least_squares.plan import least_bytes as least_bytes_of_sums
+from tpca.solvers.least_squares.plan import bytes_of_fewest_bins
 from tpca.solvers.options import budget, check_memory, check_positive, default_memory, machine_memory
 from tpca.solvers.race.rounds import round_sizes, samples_factor
 from tpca.solvers.race.strategies import RaceSize, least_bytes, size_within
@@ -168,7 +168,7 @@ def make_plan(
     check_integer("workers", workers)
     dims, entries = problem.dims, problem.entries
     bandwidth, flops = this_machine()
-    least = least_bytes_of_sums(dims)  # of least squares: where they fit, solver="auto" takes it
+    least = bytes_of_fewest_bins(dims)  # of least squares: where they fit, solver="auto" takes it
     nbytes = budget(None) if least <= budget(None) else default_memory(dims)
     if memory_limit is not None:
         nbytes = check_memory("memory_limit", memory_limit)

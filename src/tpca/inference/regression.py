@@ -249,7 +249,7 @@ def inverse_root(matrix: Array) -> Array:
 # Units --------------------------------------------------------------------------------------------------------------
 
 
-def pieces_of(units: Sequence[UnitSum]) -> Iterator[tuple[slice, Array, Array]]:
+def unit_pieces(units: Sequence[UnitSum]) -> Iterator[tuple[slice, Array, Array]]:
     """M (g, c, E) and G (g, c, c, e) of a few units at a time."""
     step = max(1, PIECE // units[0].moments.size)
     for start in range(0, len(units), step):
@@ -281,7 +281,7 @@ def unit_information(grams: Array, regression: Regression) -> Array:
 def unit_residuals(units: Sequence[UnitSum], regression: Regression) -> Iterator[tuple[slice, Array]]:
     r"""What the regression leaves of the contributions of some units at a time, (g, \*shape)."""
     estimate = regression.estimate.reshape(len(regression.interest), -1)
-    for rows, moments, grams in pieces_of(units):
+    for rows, moments, grams in unit_pieces(units):
         residuals = contributed(moments, grams, regression, regression.background)
         residuals -= np.einsum("gqre,re->gqe", unit_information(grams, regression), estimate)
         yield rows, residuals.reshape(-1, *regression.shape)
@@ -374,12 +374,12 @@ def contributions(units: Sequence[UnitSum], regression: Regression) -> Contribut
     if math.prod(regression.dims) > SINGLE_PRECISION:
         dtype = np.float32
         largest = 0.0
-        for _, moments, piece_grams in pieces_of(units):
+        for _, moments, piece_grams in unit_pieces(units):
             largest = max(largest, largest_entry(contributed(moments, piece_grams, regression, background)))
         if math.isfinite(largest):
             size = math.ldexp(1.0, math.frexp(largest)[1])
     values = np.empty((len(units), *regression.shape), dtype)
-    for rows, moments, piece_grams in pieces_of(units):
+    for rows, moments, piece_grams in unit_pieces(units):
         piece = contributed(moments, piece_grams, regression, background) / size
         values[rows] = piece.reshape(-1, *regression.shape)
     overlaps, informations = overlaps_of(grams, regression)
@@ -394,7 +394,7 @@ def noise_levels(units: Sequence[UnitSum], regression: Regression) -> Array:
     energies = np.empty(len(units))
     estimate = regression.estimate.reshape(len(regression.interest), -1)
     constant = 0
-    for rows, moments, grams in pieces_of(units):
+    for rows, moments, grams in unit_pieces(units):
         sums = moments[:, constant].copy()
         sums -= np.einsum("ce,gce->ge", regression.background, grams[:, constant])
         regressor_sums = np.einsum("gde,qde->gqe", grams[:, constant], regression.residual_map)
@@ -415,7 +415,7 @@ def background_for_tests(units: Sequence[UnitSum], regression: Regression, level
     """A, fitted with the inverse noise levels of the units as weights."""
     moment: Any = 0.0
     gram: Any = 0.0
-    for rows, moments, grams in pieces_of(units):
+    for rows, moments, grams in unit_pieces(units):
         moment = moment + np.einsum("g,gce->ce", 1 / levels[rows], moments)
         gram = gram + np.einsum("g,gcde->cde", 1 / levels[rows], grams)
     return np.asarray(np.einsum("cde,de->ce", inverse_of_nuisances(gram, regression.nuisances), moment))

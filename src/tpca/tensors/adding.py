@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from tpca.tensors.blocks import Array
 from tpca.threads import share
 
-Rows = NDArray[np.intp]
+RowNumbers = NDArray[np.intp]
 
 ROWS = 8
 """Large samples that are added at a time."""
@@ -51,7 +51,7 @@ class Target:
     """Sums of bins, arrays (c, E) or one (B, c, E), and which of them every sample belongs to, ``rows`` (n,)."""
 
     sums: Array | list[Array]
-    rows: Rows
+    rows: RowNumbers
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Run:
     total: Array
 
 
-def runs_of(target: Target, start: int, stop: int) -> Iterator[Run]:
+def bin_runs(target: Target, start: int, stop: int) -> Iterator[Run]:
     """The runs of samples of one bin among those from ``start`` to ``stop``, counted from there on."""
     bins = target.rows[start:stop].tolist()
     first = 0
@@ -135,7 +135,7 @@ def _add_large(
     for start in starts:
         runs: list[Run] = []
         for target in targets:
-            runs += runs_of(target, start, min(start + ROWS, count))
+            runs += bin_runs(target, start, min(start + ROWS, count))
         runs_by_start.append(runs)
 
     def add_columns(edges: tuple[int, int]) -> None:
@@ -184,7 +184,7 @@ def add_grams(columns: Array, weights: Array, targets: Sequence[Target]) -> None
         _add_at(target.sums, target.rows, products.reshape(len(products), -1))
 
 
-def _add_at(sums: Array | list[Array], rows: Rows, addends: Array) -> None:
+def _add_at(sums: Array | list[Array], rows: RowNumbers, addends: Array) -> None:
     """Add every row of addends (n, m) to the sums of m numbers that it belongs to, one after the other."""
     stacked = np.stack(sums) if isinstance(sums, list) else sums
     flat_places = rows[:, None] * addends.shape[1] + np.arange(addends.shape[1])

@@ -51,7 +51,7 @@ def digests(samples: NDArray[Any]) -> Digests:
             if odd_size.any():
                 lanes[odd_size] = lanes_of(piece[odd_size].astype(np.float64))
             digest[start : start + step] = words_of(lanes)
-    return mixed(digest)
+    return scrambled(digest)
 
 
 def lanes_of(samples: NDArray[Any]) -> NDArray[Any]:
@@ -92,7 +92,7 @@ def words_of(lanes: NDArray[Any]) -> Digests:
     return np.asarray(np.add.reduce(multiples ^ (multiples >> np.uint64(32)), axis=1, dtype=np.uint64))
 
 
-def mixed(words: Digests) -> Digests:
+def scrambled(words: Digests) -> Digests:
     """Words whose every bit depends on all bits of those given."""
     words = words + np.uint64(0x9E3779B97F4A7C15)
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

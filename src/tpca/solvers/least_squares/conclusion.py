@@ -128,7 +128,7 @@ def conclude(reading: Reading) -> Estimate:
         stop_reason=stop_reason(reading, signal_p),
         signal_p=signal_p,
         n_samples=reading.sums.n,
-        state_bytes=bytes_held(reading, conclusions),
+        state_bytes=bytes_of_all(reading, conclusions),
         noise_level=noise_level(reading.sums.squares, first.regression, reading.sums.weight),
         entry_p_values=tuple(conclusion.entries for conclusion in conclusions),
         rank_one_shares=tuple(conclusion.answer.rank_one_share for conclusion in conclusions),
@@ -140,7 +140,7 @@ def conclude(reading: Reading) -> Estimate:
     )
 
 
-def bytes_held(reading: Reading, conclusions: Sequence[Conclusion]) -> int:
+def bytes_of_all(reading: Reading, conclusions: Sequence[Conclusion]) -> int:
     """Bytes of all sums, of the contributions that were tested, and of samples for whitening, at most."""
     versions = 1
     samples = 0

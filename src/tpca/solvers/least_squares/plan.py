@@ -46,7 +46,7 @@ SHORTEST_STRETCH = 64
 
 
 @dataclass(frozen=True)
-class Plan:
+class BinPlan:
     """The bins, numbers of flips that are held at a time, and bytes of all."""
 
     binning: Binning
@@ -92,7 +92,7 @@ def plan_memory(
     partial: bool,
     limit: int,
     pushed: bool = False,
-) -> Plan:
+) -> BinPlan:
     """As many bins as fit into ``limit`` bytes; refuses less than the fewest.
 
     Of samples that are ``pushed`` there may come groups that nobody has heard of.
@@ -131,13 +131,13 @@ def plan_memory(
         grouped=design.groups is not None,
         partial=partial,
     )
-    return Plan(binning, chunk, held)
+    return BinPlan(binning, chunk, held)
 
 
 def usual_bins(sizes: Sizes, design: Design, dependence: str | int | None, pushed: bool) -> tuple[int, int, int]:
     """Bins of digests or groups, bins of neighbours, and the fewest samples of one, if the memory is large."""
     bin_numbers = sizes.bin_bytes // 8
-    most_dealt = power_of_two(USUAL_NUMBERS // bin_numbers, USUAL_DEALT, MOST_UNITS)
+    most_dealt = power_between(USUAL_NUMBERS // bin_numbers, USUAL_DEALT, MOST_UNITS)
     if design.groups is not None:
         units = MOST_UNITS
         if not pushed:
@@ -147,10 +147,10 @@ def usual_bins(sizes: Sizes, design: Design, dependence: str | int | None, pushe
         return most_dealt, 0, 1
     if isinstance(dependence, int):
         return 0, most_dealt, dependence
-    return most_dealt, power_of_two(USUAL_NUMBERS // bin_numbers, USUAL_NEIGHBOURS, MOST_NEIGHBOURS), 1
+    return most_dealt, power_between(USUAL_NUMBERS // bin_numbers, USUAL_NEIGHBOURS, MOST_NEIGHBOURS), 1
 
 
-def power_of_two(most: int, least: int, largest: int) -> int:
+def power_between(most: int, least: int, largest: int) -> int:
     """The largest power of two up to ``most`` that lies between two others."""
     power = 1 << max(0, most.bit_length() - 1)
     return min(max(power, least), largest)
@@ -172,7 +172,7 @@ def bytes_of_bins(sizes: Sizes, dealt: int, neighbours: int) -> int:
     return max(added_up, concluded) + sizes.estimate_bytes
 
 
-def least_bytes(dims: Sequence[int]) -> int:
+def bytes_of_fewest_bins(dims: Sequence[int]) -> int:
     """The least memory that least squares of a mean needs."""
     sizes = Sizes(math.prod(dims), 1, 1, False)
     return bytes_of_bins(sizes, FEWEST_DEALT, FEWEST_NEIGHBOURS)

@@ -17,7 +17,7 @@ from tpca.errors import SampleError, StreamError
 from tpca.inference.design import Design
 from tpca.solvers.estimate import Estimate
 from tpca.solvers.least_squares.conclusion import Reading, conclude
-from tpca.solvers.least_squares.plan import Plan, plan_memory
+from tpca.solvers.least_squares.plan import BinPlan, plan_memory
 from tpca.solvers.least_squares.sums import SampleSums
 from tpca.solvers.options import (
     ClaimingSolver,
@@ -77,7 +77,7 @@ class LeastSquares(ClaimingSolver):
         """Bytes that may be held."""
         return budget(self.memory_limit)
 
-    def plan(self, data: Data, design: Design, pushed: bool = False) -> Plan:
+    def plan(self, data: Data, design: Design, pushed: bool = False) -> BinPlan:
         """As many bins as fit into the memory; with ``pushed`` there may be any number of groups."""
         return plan_memory(data.dims, design, self.dependence, data.partial, self.budget(), pushed)
 
@@ -90,7 +90,7 @@ class LeastSquaresRun(Run):
 
     kept = ("sums", "ended", "most_held")
 
-    def __init__(self, solver: Any, data: Data, design: Design, plan: Plan, pushed: bool = False) -> None:
+    def __init__(self, solver: Any, data: Data, design: Design, plan: BinPlan, pushed: bool = False) -> None:
         super().__init__(solver)
         self._data = data
         self.design = design

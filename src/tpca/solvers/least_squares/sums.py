@@ -49,7 +49,7 @@ from tpca.inference.regression import UnitSum
 from tpca.tensors.accumulators import Accumulator
 from tpca.tensors.adding import ROWS, SMALL_SAMPLE, Target, add_grams, add_samples, energies_of
 from tpca.tensors.blocks import Array
-from tpca.tensors.digests import Digests, digests, mixed
+from tpca.tensors.digests import Digests, digests, scrambled
 
 Indices = NDArray[np.intp]
 Block = tuple[int, int]  # level and number: samples from number * shortest * 2^level on
@@ -130,7 +130,7 @@ class BinSums:
         self.entry_grams = np.empty((0, columns * columns, entries)) if partial else None
 
     def rows_for(self, numbers: Digests) -> Indices:
-        """Rows of the bins that samples with these numbers belong to; bins that have none get one, of zeros."""
+        """DealtRows of the bins that samples with these numbers belong to; bins that have none get one, of zeros."""
         keys = numbers
         if not self.single:
             keys = numbers % np.uint64(len(self.row_of))
@@ -147,7 +147,7 @@ class BinSums:
         return rows
 
     def _known_rows(self, keys: Digests) -> Indices:
-        """Rows of bins, -1 of those that have none."""
+        """DealtRows of bins, -1 of those that have none."""
         if not self.single:
             return self.row_of[keys.astype(np.intp)]
         return np.array([self.row_of_single.get(key, -1) for key in keys.tolist()], np.intp)
@@ -278,7 +278,7 @@ class Arrivals:
 
 
 @dataclass(frozen=True)
-class Rows:
+class DealtRows:
     """Samples (n, E) with all that is known of each: what was ``seen``, ``columns``, ``weights``.
 
     The ``numbers`` decide which bins they belong to.
@@ -293,11 +293,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.samples)
 
-    def __getitem__(self, rows: slice) -> Rows:
+    def __getitem__(self, rows: slice) -> DealtRows:
         seen = None
         if self.seen is not None:
             seen = self.seen[rows]
-        return Rows(self.samples[rows], seen, self.columns[rows], self.weights[rows], self.numbers[rows])
+        return DealtRows(self.samples[rows], seen, self.columns[rows], self.weights[rows], self.numbers[rows])
 
 
 @kept
@@ -358,7 +358,7 @@ class KeptSample:
         return int(self.values.nbytes) + (0 if self.seen is None else int(self.seen.nbytes))
 
 
-def kept_sample(rows: Rows, row: int, place: int) -> KeptSample:
+def kept_sample(rows: DealtRows, row: int, place: int) -> KeptSample:
     """A copy of one of some samples."""
     seen = None
     if rows.seen is not None:
@@ -425,7 +425,7 @@ class SmallestDigests:
         return round(copies / seen * n)
 
 
-EMPTY = mixed(np.zeros(1, np.uint64))
+EMPTY = scrambled(np.zeros(1, np.uint64))
 """The digest of a sample of zeros."""
 
 
@@ -439,7 +439,7 @@ def dealt_digests(digest: Digests, samples: NDArray[Any], ordinal: int) -> Diges
         return digest
     empty &= ~samples.any(axis=1)
     ordinals = np.arange(ordinal, ordinal + len(samples), dtype=np.uint64)
-    return np.where(empty, mixed(ordinals), digest)
+    return np.where(empty, scrambled(ordinals), digest)
 
 
 @kept
@@ -561,7 +561,7 @@ class SampleSums(Accumulator):
         if self.binning.grouped:
             assert design.groups is not None
             numbers = design.groups[arrivals.places].astype(np.uint64)
-        rows = Rows(arrivals.samples, arrivals.seen, columns, weights, numbers)
+        rows = DealtRows(arrivals.samples, arrivals.seen, columns, weights, numbers)
         self.weight += float(weights.sum())
         self.smallest_digests.add(digest)
         self._keep(rows, deals, arrivals.places, ordinal)
@@ -597,7 +597,7 @@ class SampleSums(Accumulator):
         self.weight += n
         self.n += n
 
-    def _add_rows(self, rows: Rows, ordinal: int) -> None:
+    def _add_rows(self, rows: DealtRows, ordinal: int) -> None:
         """Add samples, the first with that ordinal, stretch by stretch."""
         start = 0
         while start < len(rows):
@@ -644,7 +644,7 @@ class SampleSums(Accumulator):
             start = stop
         return blocks, rows
 
-    def _add_run(self, rows: Rows, ordinal: int) -> None:
+    def _add_run(self, rows: DealtRows, ordinal: int) -> None:
         """Add samples of one stretch, the first with that ordinal, to their bins and blocks."""
         moments = []
         grams = []
@@ -686,7 +686,7 @@ class SampleSums(Accumulator):
             if self.stretches[-1] is not last:  # its sums are part of others now
                 self._spare = last.sums
 
-    def _keep(self, rows: Rows, deals: Digests, places: Indices, ordinal: int) -> None:
+    def _keep(self, rows: DealtRows, deals: Digests, places: Indices, ordinal: int) -> None:
         """Keep samples with the smallest digests; of those before, the largest go."""
         candidates = np.arange(len(deals))
         if self._kept_bound < 2**64:
@@ -706,7 +706,7 @@ class SampleSums(Accumulator):
         if len(keys) >= self.binning.samples:
             self._kept_bound = keys[self.binning.samples - 1][0]
 
-    def _note_loudest(self, rows: Rows, energies: Array, places: Indices) -> None:
+    def _note_loudest(self, rows: DealtRows, energies: Array, places: Indices) -> None:
         row = int(np.argmax(energies))
         if energies[row] > self.largest_energy:
             self.largest_energy = float(energies[row])
