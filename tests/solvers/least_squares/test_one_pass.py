@@ -163,3 +163,23 @@ def test_the_default_tells_the_same_of_shuffled_samples_but_for_dependence(rng):
         np.testing.assert_allclose(theirs, mine, rtol=0, atol=1e-12)
     lengths = [pca.result_.components[0].length for pca in (one, other)]
     assert lengths[0] == pytest.approx(lengths[1], rel=1e-12)
+
+
+def test_small_samples_of_a_few_kinds_are_samples_of_their_own(cluster, tmp_path):
+    """Answers to four questions: sixteen kinds.  Errors are those of independent samples, and the bits the same."""
+    n = 3000
+    answers = (RNG.random((n, 2, 2)) < 0.4) - 0.3
+    deviations = answers - answers.mean(axis=0)
+    zarr.create_array(tmp_path / "x.zarr", data=answers, chunks=(100, 2, 2))
+    for dependence in ("auto", None):
+        pca = TensorPCA(dependence=dependence, **OPTIONS).fit(answers)
+        pattern = np.multiply.outer(*[vectors[0] for vectors in pca.components_])
+        error = (deviations * pattern).sum(axis=(1, 2)).std() / np.sqrt(n)
+        low, high = pca.strength_intervals_[0]
+        assert 2 * 1.96 * error * 0.7 < high - low < 2 * 1.96 * error * 1.5  # of 45 bins at least: give or take 11 %
+        parts = TensorPCA(dependence=dependence, **OPTIONS)
+        for some in np.split(answers, [7, 2040, 2100]):
+            parts.partial_fit(some)
+        with cluster.get_client() as client:
+            both = TensorPCA(dependence=dependence, **OPTIONS).fit(DaskEngine(client, tmp_path / "x.zarr"))
+        assert bits(parts) == bits(both) == bits(pca)

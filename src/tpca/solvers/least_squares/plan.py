@@ -17,7 +17,7 @@ from tpca.inference.design import Design
 from tpca.inference.flips import CHUNK
 from tpca.inference.regression import SINGLE_PRECISION
 from tpca.solvers.least_squares.sums import Binning
-from tpca.tensors.adding import ROWS
+from tpca.tensors.adding import ROWS, SMALL_SAMPLE
 from tpca.wording import amount
 
 MOST_UNITS = 2048
@@ -130,6 +130,7 @@ def plan_memory(
         shortest=shortest,
         grouped=design.groups is not None,
         partial=partial,
+        small=entries <= SMALL_SAMPLE,
     )
     return BinPlan(binning, chunk, held)
 

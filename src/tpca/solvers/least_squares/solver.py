@@ -112,7 +112,7 @@ class LeastSquaresRun(Run):
 
     def ask(self) -> Ask[Any] | None:
         """The next samples."""
-        self.sums.question = (self.design, self.plan.binning, 0, True, self.sums.last)
+        self.sums.question = (self.design, self.plan.binning, 0, True, self.sums.last, self.sums.by_place)
         wanted = self._round()
         if self.ended or wanted <= 0:
             self._end()
@@ -134,6 +134,8 @@ class LeastSquaresRun(Run):
         if self._remote:
             bins = binning.dealt + binning.neighbours
             wanted = max(bins * SUMS_WORTH, math.ceil(known / REMOTE_ROUNDS))
+            if binning.small and self.sums.end < binning.singles:  # what they show is needed before there are more
+                wanted = binning.singles - self.sums.end
         _, stop = binning.stretch_at(self.sums.end + wanted - 1)
         left = min(self._length, self._most) - self.sums.n
         return int(min(stop - self.sums.end, left))

@@ -10,8 +10,10 @@ loudest sample              the one of the largest energy
 smallest digests            with how often each was seen: samples that are copies of others
 ==========================  ==========================================================================================
 
-As long as there are no more samples than bins of digests, every sample has a bin of its own, but for exact copies,
-which share one.  With one sample more, those join whose digests are alike modulo the number of bins.
+As long as there are no more samples than bins of digests, every sample has a bin of its own.  With one sample more,
+those join whose digests are alike modulo the number of bins, exact copies among them.  Where small samples are of a few
+kinds only, as answers to a few questions are, copies say nothing: if more than a tenth of these first samples are
+copies, all are dealt out by their ordinals instead.
 
 **The same bits for the same sequence of samples**, in whatever batches, on whatever engine.  A sample is known by its
 *ordinal*, the number of samples before it.  Large samples are added eight at a time, from an ordinal that is a multiple
@@ -60,6 +62,8 @@ FEWEST_ROWS = 32
 """Bins for which there is room from the first sample on."""
 PIECE = 2**20
 """Numbers of samples that are digested and added at a time: they are in the cache when they are added."""
+COMMON = 0.1
+"""Share of copies among the first small samples beyond which they are of a few kinds only."""
 VECTORS = 2**12
 """Numbers of a bin up to which those of all bins are added in one call of NumPy."""
 
@@ -71,7 +75,7 @@ class Binning:
 
     There are ``dealt`` bins for digests, or units for groups if these are ``grouped``; at most ``neighbours`` blocks of
     at least ``shortest`` samples; 0 where there are none of a kind.  The first stretches have ``stretch`` samples each;
-    ``samples`` are kept.  With ``partial``, entries may be missing.
+    ``samples`` are kept.  With ``partial``, entries may be missing.  Samples are ``small`` where copies may be common.
     """
 
     dealt: int
@@ -81,6 +85,7 @@ class Binning:
     shortest: int = 1
     grouped: bool = False
     partial: bool = False
+    small: bool = False
 
     @property
     def singles(self) -> int:
@@ -113,16 +118,16 @@ class Binning:
 class BinSums:
     """Sums of bins: ``moments`` (B, c, E), ``grams`` (B, c, c), ``counts`` (B,), and ``squares`` (E,) of all.
 
-    Each row belongs to the bin with the number in ``keys``; rows behind those are anything.  Bins have the numbers of
-    samples modulo B; of ``single`` samples, which are B at most, these numbers as they are.  ``entry_grams``
-    (B, c c, E) are Gram matrices entry by entry, where entries may be missing.
+    Each row belongs to the bin with the number in ``keys``; rows behind those are anything.  The number of a bin is
+    that of its samples modulo B.  While samples are ``single``, each has a row, with its number and its ordinal.
+    ``entry_grams`` (B, c c, E) are Gram matrices entry by entry, where entries may be missing.
     """
 
     def __init__(self, bins: int, columns: int, entries: int, partial: bool, single: bool = False) -> None:
         self.single = single
         self.keys = np.empty(0, np.uint64)
+        self.ordinals = np.empty(0, np.uint64)
         self.row_of = np.full(bins, -1, np.intp)  # of every bin, -1 of none yet
-        self.row_of_single: dict[int, int] = {}
         self.moments = np.empty((0, columns, entries))
         self.grams = np.empty((0, columns, columns))
         self.counts = np.empty(0, np.int64)
@@ -130,59 +135,57 @@ class BinSums:
         self.entry_grams = np.empty((0, columns * columns, entries)) if partial else None
 
     def rows_for(self, numbers: Digests) -> Indices:
-        """DealtRows of the bins that samples with these numbers belong to; bins that have none get one, of zeros."""
-        keys = numbers
-        if not self.single:
-            keys = numbers % np.uint64(len(self.row_of))
-        rows = self._known_rows(keys)
+        """Rows of the bins that samples with these numbers belong to; bins that have none get one, of zeros."""
+        keys = (numbers % np.uint64(len(self.row_of))).astype(np.intp)
+        rows = self.row_of[keys]
         if (rows < 0).any():
             fresh = np.unique(keys[rows < 0])
-            first = len(self.keys)
-            self.keys = np.concatenate([self.keys, fresh])
-            self._note_rows(first)
-            self._make_room(len(self.keys))
-            for sums in self._arrays():
-                sums[first : len(self.keys)] = 0
-            rows = self._known_rows(keys)
+            self.row_of[fresh] = len(self.keys) + np.arange(len(fresh))
+            self._add_rows(fresh.astype(np.uint64))
+            rows = self.row_of[keys]
         return rows
 
-    def _known_rows(self, keys: Digests) -> Indices:
-        """DealtRows of bins, -1 of those that have none."""
-        if not self.single:
-            return self.row_of[keys.astype(np.intp)]
-        return np.array([self.row_of_single.get(key, -1) for key in keys.tolist()], np.intp)
+    def rows_for_single(self, numbers: Digests, ordinals: Digests) -> Indices:
+        """A row of zeros for each of some samples."""
+        first = len(self.keys)
+        self.ordinals = np.concatenate([self.ordinals, ordinals])
+        self._add_rows(numbers)
+        return np.arange(first, len(self.keys))
 
-    def _note_rows(self, first: int) -> None:
-        """Remember which rows bins have, from row ``first`` on."""
-        rows = range(first, len(self.keys))
-        if self.single:
-            self.row_of_single.update(zip(self.keys[first:].tolist(), rows, strict=True))
-        else:
-            self.row_of[self.keys[first:].astype(np.intp)] = rows
+    def _add_rows(self, keys: Digests) -> None:
+        first = len(self.keys)
+        self.keys = np.concatenate([self.keys, keys])
+        self._make_room(len(self.keys))
+        for sums in self._arrays():
+            sums[first : len(self.keys)] = 0
 
-    def join_single(self) -> None:
-        """There are more samples than bins: those whose numbers are the same modulo B share one."""
+    def join_single(self, by_place: bool) -> None:
+        """There are more samples than bins: they are dealt out by their numbers, or by their places."""
         if not self.single:
             return
-        row_of: dict[int, int] = {}
+        numbers = self.keys
+        if by_place:
+            numbers = scrambled(self.ordinals)
+        bins = (numbers % np.uint64(len(self.row_of))).astype(np.intp)
+        count = len(bins)
         joined = []
-        for row in np.argsort(self.keys).tolist():  # an order that has nothing to do with when samples came
-            bin_number = int(self.keys[row]) % len(self.row_of)
-            first = row_of.setdefault(bin_number, row)
-            if first != row:
-                joined.append(row)
-                for sums in self._arrays():
-                    sums[first] += sums[row]
-        count = len(self.keys)
-        for row in sorted(joined, reverse=True):  # the last row takes the place of one that was joined
+        for row, bin_number in enumerate(bins.tolist()):
+            first = int(self.row_of[bin_number])
+            if first < 0:
+                self.row_of[bin_number] = row
+                continue
+            joined.append(row)
+            for sums in self._arrays():
+                sums[first] += sums[row]
+        for row in reversed(joined):  # the last row takes the place of one that was joined
             count -= 1
-            self.keys[row] = self.keys[count]
+            bins[row] = bins[count]
             for sums in self._arrays():
                 sums[row] = sums[count]
         self.single = False
-        self.row_of_single = {}
-        self.keys = self.keys[:count] % np.uint64(len(self.row_of))
-        self._note_rows(0)
+        self.ordinals = np.empty(0, np.uint64)
+        self.keys = bins[:count].astype(np.uint64)
+        self.row_of[bins[:count]] = np.arange(count)
 
     def _arrays(self) -> list[NDArray[Any]]:
         """All arrays with a row a bin."""
@@ -202,11 +205,13 @@ class BinSums:
         if self.entry_grams is not None:
             self.entry_grams = longer(self.entry_grams, wanted)
 
-    def take(self, other: BinSums) -> None:
+    def take(self, other: BinSums, by_place: bool) -> None:
         """Add the sums of samples that come next."""
-        if not other.single:
-            self.join_single()
-        rows = self.rows_for(other.keys)
+        if other.single:
+            rows = self.rows_for_single(other.keys, other.ordinals)
+        else:
+            self.join_single(by_place)
+            rows = self.rows_for(other.keys)
         for sums, following in zip(self._arrays(), other._arrays(), strict=True):
             following = following[: len(rows)]
             if following[:1].size <= VECTORS:
@@ -221,8 +226,8 @@ class BinSums:
         self.single = single
         self.squares[...] = 0
         self.row_of[...] = -1
-        self.row_of_single = {}
         self.keys = np.empty(0, np.uint64)
+        self.ordinals = np.empty(0, np.uint64)
 
     @property
     def nbytes(self) -> int:
@@ -230,9 +235,10 @@ class BinSums:
         return sum(sums.nbytes for sums in self._arrays()) + self.squares.nbytes + self.row_of.nbytes
 
     def unit_sums(self) -> list[UnitSum]:
-        """The sums of every bin that has samples, in the order of the bins; views."""
+        """The sums of every bin that has samples, in the order of the bins, copies by their columns; views."""
         units = []
-        for row in np.argsort(self.keys):
+        columns = self.grams[: len(self.keys), 0].T
+        for row in np.lexsort((*columns, self.keys)):
             gram = self.grams[row]
             entry_grams = None
             if self.entry_grams is not None:
@@ -452,12 +458,19 @@ class SampleSums(Accumulator):
     """
 
     def __init__(
-        self, design: Design, binning: Binning, begin: int = 0, goes_on: bool = False, last: int | None = None
+        self,
+        design: Design,
+        binning: Binning,
+        begin: int = 0,
+        goes_on: bool = False,
+        last: int | None = None,
+        by_place: bool | None = None,
     ) -> None:
-        super().__init__(design, binning, begin, goes_on, last)
+        super().__init__(design, binning, begin, goes_on, last, by_place)
         self.binning = binning  # also of one that comes from a worker, without its question
         self.goes_on = goes_on
         self.last = last
+        self.by_place = by_place  # whether samples are dealt out by their ordinals; None: that is not known yet
         self.begin = begin
         self.end = begin  # the ordinal of the sample that comes next
         self.stretches: list[Stretch] = []  # in their order; the last may be open
@@ -479,8 +492,20 @@ class SampleSums(Accumulator):
 
     def for_worker(self, sum_bytes: int | None) -> SampleSums:  # noqa: ARG002
         """Empty sums of the samples that come next."""
-        design, binning, _, _, last = self.question
-        return SampleSums(design, binning, self.end, last=last)
+        if self.end >= self.binning.singles:
+            self._decide()
+        design, binning, _, _, last, _ = self.question
+        return SampleSums(design, binning, self.end, last=last, by_place=self.by_place)
+
+    def _decide(self) -> None:
+        """Decide how samples are dealt out, once there are more than bins."""
+        if self.by_place is not None:
+            return
+        self.by_place = False
+        if self.binning.small:
+            first = np.concatenate([np.empty(0, np.uint64), *(one.sums.keys for one in self.stretches)])
+            copies = len(first) - len(np.unique(first))
+            self.by_place = copies > COMMON * len(first)
 
     def edges(self, n: int) -> list[int]:
         """Where ``n`` samples that come next may be divided, as numbers of samples from 0 on: at stretches."""
@@ -583,7 +608,7 @@ class SampleSums(Accumulator):
             if not self.stretches:
                 self._open_stretch(self.end, 1, len(total))
             sums = self.stretches[0].sums
-            sums.join_single()
+            sums.join_single(False)
             row = sums.rows_for(np.array([number], np.uint64))[0]
             blocks[0].moments += total
             blocks[0].gram += count
@@ -609,7 +634,8 @@ class SampleSums(Accumulator):
             if first < self.binning.singles:
                 stop = min(stop, start + self.binning.singles - first)
             else:
-                self.stretches[-1].sums.join_single()
+                self._decide()
+                self.stretches[-1].sums.join_single(bool(self.by_place))
             self._add_run(rows[start:stop], first)
             self._move_on(ordinal + stop, stretch_stop)
             start = stop
@@ -652,7 +678,11 @@ class SampleSums(Accumulator):
         count, entries = rows.samples.shape
         sums = self.stretches[-1].sums
         if self.binning.dealt:
-            bin_rows = sums.rows_for(rows.numbers)
+            ordinals = np.arange(ordinal, ordinal + count, dtype=np.uint64)
+            if sums.single:
+                bin_rows = sums.rows_for_single(rows.numbers, ordinals)
+            else:
+                bin_rows = sums.rows_for(scrambled(ordinals) if self.by_place else rows.numbers)
             np.add.at(sums.counts, bin_rows, 1)
             moments.append(Target(sums.moments, bin_rows))
             grams.append(Target(sums.grams, bin_rows))
@@ -745,7 +775,7 @@ class SampleSums(Accumulator):
             if not self._follows(first, following):
                 number += 1
                 continue
-            first.sums.take(following.sums)
+            first.sums.take(following.sums, bool(self.by_place))
             first.stop = following.stop
             del self.stretches[number + 1]
             number = max(0, number - 1)
@@ -783,7 +813,7 @@ class SampleSums(Accumulator):
         self._spare = None
         while len(self.stretches) > 1:
             following = self.stretches.pop()
-            self.stretches[-1].sums.take(following.sums)
+            self.stretches[-1].sums.take(following.sums, bool(self.by_place))
             self.stretches[-1].stop = following.stop
 
     @property
