@@ -138,8 +138,10 @@ def test_by_flips(rows: np.ndarray, samples: np.ndarray, signs: np.ndarray) -> n
         whitening = learn_whitening(white)
         loud = loud_directions(white)
         del white
-        yield whitening(rows_to_flip(rows)[0])
-        yield loud.taken_down(whitening(rows_to_flip(rows)[0]))
+        whitened = whitening(rows_to_flip(rows)[0])
+        yield whitened
+        loud.take_down(whitened)
+        yield whitened
 
     return resampled(versions(), rank_one_lengths, signs, scale)[1]
 

@@ -38,7 +38,7 @@ def fitted(folder, *words):
 def test_the_command_says_why_it_took_the_race_and_what_only_least_squares_has(data):
     done = run("fit", "d.npy", "--memory-limit", "20kB", "--dependence", "none", cwd=data)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "raise memory_limit to 110 kB to use least squares." in " ".join(done.stdout.split())
+    assert "raise memory_limit to 95 kB to use least squares." in " ".join(done.stdout.split())
     done = run("fit", "d.npy", "--memory-limit", "20kB", "--whiten", "modes", cwd=data)
     assert done.returncode == 2
     assert "or leave out whiten='modes', and the race takes over." in done.stderr

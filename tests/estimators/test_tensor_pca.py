@@ -368,8 +368,8 @@ NUMBERS = np.random.default_rng(8).standard_normal(len(DATA))
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (SMALL, r"the sums of 24 units .* take 75.8 kB, the memory is 14 kB; raise memory_limit to 76 kB to use"),
-        ({**SMALL, "target": "effect"}, r"take 99.8 kB, the memory is 14 kB; raise memory_limit to 100 kB to use"),
+        (SMALL, r"the sums of 24 units .* take 64.3 kB, the memory is 14 kB; raise memory_limit to 65 kB to use"),
+        ({**SMALL, "target": "effect"}, r"take 88.3 kB, the memory is 14 kB; raise memory_limit to 89 kB to use"),
         ({"random_state": 0}, "the samples never end, .* give max_samples to use least squares"),
     ],
     ids=["mean", "effect", "endless"],

@@ -137,13 +137,13 @@ class LoudDirections:
     directions: Array
     factors: Array
 
-    def taken_down(self, rows: Array) -> Array:
-        """Tensors (..., *dims) in which these directions are as quiet as others."""
-        flat = rows.reshape(-1, self.directions.shape[1])
+    def take_down(self, rows: Array) -> None:
+        """Make these directions of tensors (n, ..., *dims) as quiet as others, in place."""
         directions = self.directions.astype(rows.dtype, copy=False)
-        excess = (flat @ directions.T) * (1 - self.factors)
-        loud = excess.astype(rows.dtype, copy=False) @ directions
-        return np.subtract(flat, loud, out=loud).reshape(rows.shape)
+        for piece in pieces_of(rows):
+            flat = rows[piece].reshape(-1, directions.shape[1])
+            excess = (flat @ directions.T) * (1 - self.factors)
+            flat -= excess.astype(rows.dtype, copy=False) @ directions
 
 
 def loud_directions(rows: Array) -> LoudDirections:

@@ -253,9 +253,11 @@ class Versions:
         whitening = learn_whitening(rows, longest_within(solver.budget()))
         self.loud = loud_directions(rows)
         del rows  # before the flips take their memory
-        yield whitening(plain)
+        white = whitening(plain)
+        yield white
         if self.loud.factors.size:
-            yield self.loud.taken_down(whitening(plain))
+            self.loud.take_down(white)
+            yield white
 
 
 def component_tests(answer: Answer, flips: SignTests, first: Test) -> list[Test]:

@@ -33,14 +33,16 @@ USUAL_NUMBERS = 2**21
 """Numbers of all bins of a kind: 16 MB, which are added up in little time, and sent in little time."""
 SETS = 3
 """Sums of all bins that are held while samples are added: of levels, of a level, and of a stretch."""
-VERSIONS = 3
-"""Contributions of units while they are tested: as they are, whitened, and without loud directions."""
+VERSIONS = 2
+"""Contributions of units while they are tested: as they are; and whitened, from which loud directions are taken."""
 FLIP_COPIES = 2
 """Flipped tensors, while they are fitted: as they are, and a piece of them."""
 MOST_KEPT = 256
 USUAL_KEPT = 24
+FEWEST_KEPT = 8
+LEAST_KEPT = 2
 KEPT_NUMBERS = 3 * 2**19
-"""Samples for whitening and advice: as many as have so many numbers, but 24 where they fit."""
+"""Samples for whitening and advice: as many as have so many numbers, but 24 where they fit, 8 in little memory."""
 SHORTEST_STRETCH = 64
 """Samples: fewer cost less to add up than their sums."""
 
@@ -75,6 +77,11 @@ class Sizes:
         return VERSIONS * contribution_bytes(self.entries) * self.entries * self.interest
 
     @property
+    def kept_bytes(self) -> int:
+        """Bytes of a sample that is kept: as it is, with what was seen of it, and what is left of it, whitened."""
+        return 16 * self.entries * (2 if self.partial else 1)
+
+    @property
     def estimate_bytes(self) -> int:
         """Bytes of the estimate, the background and the squares."""
         return 8 * self.entries * (self.columns + 4 * self.interest + 2)
@@ -103,24 +110,25 @@ def plan_memory(
     dealt, neighbours, shortest = usual_bins(sizes, design, dependence, pushed)
     fewest_dealt = min(dealt, FEWEST_DEALT)
     fewest_neighbours = min(neighbours, FEWEST_NEIGHBOURS)
-    while bytes_of_bins(sizes, dealt, neighbours) > limit:
+    while bytes_of_bins(sizes, dealt, neighbours) + FEWEST_KEPT * sizes.kept_bytes > limit:
         if dealt > fewest_dealt and dealt >= neighbours:
             dealt = max(fewest_dealt, dealt // 2)
         elif neighbours > fewest_neighbours:
             neighbours = max(fewest_neighbours, neighbours // 2)
         elif dealt > fewest_dealt:
             dealt = max(fewest_dealt, dealt // 2)
+        elif bytes_of_bins(sizes, dealt, neighbours) + LEAST_KEPT * sizes.kept_bytes <= limit:
+            break
         else:
-            needed = amount(bytes_of_bins(sizes, dealt, neighbours))
+            needed = amount(bytes_of_bins(sizes, dealt, neighbours) + LEAST_KEPT * sizes.kept_bytes)
             raise MemoryBudgetError(
                 f"the sums of {dealt + neighbours} units of samples of shape {tuple(dims)} take {needed}, the memory "
                 f"is {amount(limit)}; raise memory_limit, or use solver='race', which holds less."
             )
     held = bytes_of_bins(sizes, dealt, neighbours)
-    sample_bytes = 8 * entries * (2 if partial else 1)
-    # a sample as it is, what is left of it, and that whitened
-    kept = int(min(MOST_KEPT, max(USUAL_KEPT, KEPT_NUMBERS // entries), max(2, (limit - held) // (2 * sample_bytes))))
-    held += 2 * kept * sample_bytes
+    fit = max(LEAST_KEPT, (limit - held) // sizes.kept_bytes)
+    kept = min(MOST_KEPT, max(USUAL_KEPT, KEPT_NUMBERS // entries), fit)
+    held += kept * sizes.kept_bytes
     chunk = int(min(CHUNK, max(entries, (limit - held) // (8 * FLIP_COPIES))))
     binning = Binning(
         dealt=dealt,
@@ -176,4 +184,4 @@ def bytes_of_bins(sizes: Sizes, dealt: int, neighbours: int) -> int:
 def bytes_of_fewest_bins(dims: Sequence[int]) -> int:
     """The least memory that least squares of a mean needs."""
     sizes = Sizes(math.prod(dims), 1, 1, False)
-    return bytes_of_bins(sizes, FEWEST_DEALT, FEWEST_NEIGHBOURS)
+    return bytes_of_bins(sizes, FEWEST_DEALT, FEWEST_NEIGHBOURS) + LEAST_KEPT * sizes.kept_bytes
