@@ -140,6 +140,24 @@ def test_a_function_of_the_user_that_fails_leaves_no_trace():
     assert answer(pca.partial_fit(BATCHES[1])) == answer(whole.partial_fit(BATCHES[1]))
 
 
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_samples_too_large_for_squares_leave_no_trace(solver):
+    pca, whole = (TensorPCA(solver=solver, random_state=0).partial_fit(BATCHES[0]) for _ in range(2))
+    large = BATCHES[1].copy()
+    large[7, 1, 1, 1] = 1e160
+    with pytest.raises(SampleError, match=r"got 1e\+160; multiply by 1e-160"):
+        pca.partial_fit(large)
+    assert answer(pca.partial_fit(BATCHES[1])) == answer(whole.partial_fit(BATCHES[1]))
+
+
+def test_batches_of_samples_without_weight_are_taken():
+    weights = np.repeat([1.0, 0.0, 2.0], 200)
+    pca = TensorPCA(random_state=0)
+    for i, batch in enumerate(BATCHES):
+        pca.partial_fit(batch, sample_weight=weights[200 * i : 200 * (i + 1)])
+    assert answer(pca)[1:] == answer(TensorPCA(random_state=0).fit(DATA, sample_weight=weights))[1:]
+
+
 @pytest.mark.parametrize("rows", [199, 201])
 def test_y_of_another_length_than_its_batch_leaves_no_trace(rows):
     y = np.arange(600.0)

@@ -281,7 +281,7 @@ def read_design(
         design = replace(design, columns=columns - origin, origin=origin, n_nuisance=1 + extra.shape[1])
     if sample_weight is not None:
         weights = _numbers("sample_weight", sample_weight, n)
-        if weights.shape[1] != 1 or weights.min() < 0 or not weights.any():
+        if weights.shape[1] != 1 or weights.min() < 0 or not (part or weights.any()):
             bad = f"shape {np.shape(sample_weight)}" if weights.shape[1] != 1 else f"{weights.min():.6g} among them"
             raise SampleError(f"sample_weight must be one number from 0 on for every sample, not all zero, got {bad}.")
         exponent = math.frexp(float(weights.max()))[1]

@@ -426,10 +426,10 @@ def residual_energy(squares: Array, regression: Regression) -> float:
     return max(float(squares.sum()) - regression.fitted_energy, 0.0)
 
 
-def noise_level(squares: Array, regression: Regression, weight: float) -> float:
+def noise_level(energy: float, regression: Regression, weight: float) -> float:
     """The root of the mean square that the regression leaves of an observed entry; all samples have this ``weight``."""
     share = 1.0
     if regression.rates is not None:
         share = float(regression.rates.mean())
     observed = weight * share * math.prod(regression.dims)
-    return math.sqrt(residual_energy(squares, regression) / observed)
+    return math.sqrt(energy / observed)

@@ -18,11 +18,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
+import numpy as np
+
 from tpca.checkpoint import Checkpoints
 from tpca.data import Stream
 from tpca.engines import Data, Engine, PushEngine, StreamEngine
 from tpca.errors import BatchError, CheckpointError, RunInterrupted, StreamError
 from tpca.files import alone_in
+from tpca.inference.design import LARGEST_SIZE, largest_entry, refuse_extreme_size
 from tpca.labels import Labels
 from tpca.solvers.estimate import Estimate
 from tpca.solvers.interrupts import interrupt_stops, interrupt_waits
@@ -300,7 +303,17 @@ def checked_batches(stream: Stream) -> list[Batch]:
     for batch in batches:
         if isinstance(batch, DenseBatch):
             batch.check()
+            refuse_large(batch)
     return batches
+
+
+def refuse_large(batch: DenseBatch) -> None:
+    """Refuse samples whose squares are no floats, before any is added."""
+    samples = batch.samples
+    if len(batch) and isinstance(samples, np.ndarray) and samples.dtype == np.float64:
+        largest = largest_entry(samples)
+        if largest > LARGEST_SIZE:
+            refuse_extreme_size("samples", largest)
 
 
 class Feed:

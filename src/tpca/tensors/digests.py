@@ -5,10 +5,9 @@ A sample x is cut into rows of ``WIDTH`` entries.  With fixed numbers :math:`a_r
 ``LANES`` numbers are left.  Their bits, times fixed odd numbers, are added up and mixed (SplitMix64; Steele, Lea and
 Flood 2014).
 
-All is done entry by entry, without a library of linear algebra, so that the bits do not depend on threads, nor on how
-many samples come at a time.  It is done in single precision, whatever that of the sample: numbers that were saved in
-fewer digits have the digests that they had.  Samples whose sums are too large or too small for that are digested in
-double precision.  Every entry counts: the borders of images are often empty.
+All is done entry by entry, in the precision of the sample, without a library of linear algebra, so that the bits do not
+depend on threads, nor on how many samples come at a time.  Sums that are too large or too small for single precision
+are formed in double precision.  Every entry counts: the borders of images are often empty.
 Multiples of the bits of entries, which are cheaper still, do not tell samples of zeros and ones apart: these bits end
 in dozens of zeros.
 """
@@ -45,10 +44,10 @@ def digests(samples: NDArray[Any]) -> Digests:
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):  # whoever uses the samples judges them
         for start in range(0, count, step):
             piece = samples[start : start + step]
-            lanes = lanes_of(piece.astype(np.float32, copy=False)).astype(np.float64)
+            lanes = lanes_of(piece).astype(np.float64, copy=False)
             sizes = np.abs(lanes).max(axis=1)
             odd_size = ~((sizes > TINY) & (sizes < HUGE))
-            if odd_size.any():
+            if odd_size.any() and samples.dtype != np.float64:
                 lanes[odd_size] = lanes_of(piece[odd_size].astype(np.float64))
             digest[start : start + step] = words_of(lanes)
     return scrambled(digest)

@@ -93,6 +93,45 @@ def test_the_same_samples_give_the_same_bits_in_any_batches_and_by_any_workers(d
         assert bits(by_workers(X, binning, workers, rng, design)) == expected
 
 
+@pytest.mark.parametrize("missing", [[4], [4, 90, 91], range(60)])
+def test_batches_in_which_nothing_is_missing_have_the_same_bits(missing, rng):
+    """Such batches come without what was seen of them."""
+    n = 130
+    X = rng.standard_normal((n, *LARGE))
+    seen = np.ones(X.shape)
+    for sample in missing:
+        seen[sample, 0, sample % 30] = 0
+    binning = Binning(dealt=32, neighbours=16, stretch=64, samples=8, partial=True)
+    found = []
+    for edges in ([], [5], [3, 4, 5, 6], range(1, n), [64, 92]):
+        sums = SampleSums(Design(), binning, goes_on=True)
+        for start, stop in itertools.pairwise([0, *edges, n]):
+            some = seen[start:stop]
+            sums.add(batch(X * seen, start, stop, seen if not some.all() else None), start)
+        found.append(bits(sums))
+    assert all(one == found[0] for one in found)
+    counts = sum(unit.entry_grams[0, 0] for unit in sums.dealt_units())
+    assert np.array_equal(counts, seen.sum(axis=0).ravel())
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3])
+@pytest.mark.parametrize("dims", [SMALL, LARGE])
+def test_copies_among_the_first_samples_are_dealt_out_by_their_places(share, dims, rng):
+    """In any batches; a constant that is 2 % or 30 % of all samples is in no bin more often than others, about."""
+    n = 1500
+    X = rng.standard_normal((n, *dims))
+    X[rng.random(n) < share] = 3.0
+    binning = Binning(dealt=256, neighbours=16, stretch=64, samples=8, looks=True)
+    expected = bits(in_batches(X, [], binning))
+    assert bits(in_batches(X, range(1, n), binning)) == expected
+    assert bits(in_batches(X, [250, 256, 257, 1000], binning)) == expected
+    sums = in_batches(X, [255], binning)
+    sums.end_here()
+    counts = np.array([unit.count for unit in sums.dealt_units()])
+    assert counts.sum() == n
+    assert counts.max() < 25  # a bin has 6 on average; by chance 25 or more in 256 bins once in a million
+
+
 @pytest.mark.parametrize("stop", [3, 64, 100, 700, 1500])
 def test_sums_go_on_from_a_checkpoint_with_the_same_bits(stop, rng):
     X = rng.standard_normal((1500, *LARGE)).astype(np.float32)

@@ -19,6 +19,7 @@ from tpca.inference.regression import (
     grams_of,
     noise_level,
     regress,
+    residual_energy,
     unit_freedom,
     unit_residuals,
 )
@@ -36,6 +37,8 @@ from tpca.tensors.blocks import Array
 
 ROUNDING = 1e3 * float(np.finfo(np.float64).eps)
 """Relative error of a sum."""
+CANCELLED = 1e-10
+"""Share of squares below which what is left of them is rounding, at last."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,8 @@ class Conclusion:
 
     ``p`` is that of any signal, by all statistics together, ``tests`` are those of the components, ``entries`` has the
     p of every entry; all NaN where there was no test.  Errors of neighbouring samples are enlarged by the root of
-    ``inflation``, of which ``z`` says how certain it is.
+    ``inflation``, of which ``z`` says how certain it is.  ``energy`` is that of the noise of a sample, by what units
+    leave.
     """
 
     answer: Answer
@@ -78,6 +82,7 @@ class Conclusion:
     errors: list[Errors]
     inflation: float
     z: float
+    energy: float
     loud: LoudDirections | None
 
     @property
@@ -121,7 +126,8 @@ def conclude(reading: Reading) -> Estimate:
     for conclusion in conclusions:
         components += component_rows(conclusion, reading)
     first = conclusions[0]
-    look = look_at_samples(reading.sums, first.regression)
+    energy = noise_energy(reading, first)
+    look = look_at_samples(reading.sums, first.regression, energy)
     return Estimate(
         solver="least_squares",
         components=tuple(components),
@@ -129,7 +135,7 @@ def conclude(reading: Reading) -> Estimate:
         signal_p=signal_p,
         n_samples=reading.sums.n,
         state_bytes=bytes_of_all(reading, conclusions),
-        noise_level=noise_level(reading.sums.squares, first.regression, reading.sums.weight),
+        noise_level=noise_level(energy, first.regression, reading.sums.weight),
         entry_p_values=tuple(conclusion.entries for conclusion in conclusions),
         rank_one_shares=tuple(conclusion.answer.rank_one_share for conclusion in conclusions),
         n_units=first.n_units,
@@ -138,6 +144,15 @@ def conclude(reading: Reading) -> Estimate:
         advice=tuple(dict.fromkeys(advice_of(conclusions, reading, look))),
         observed=observed_shares(first.regression),
     )
+
+
+def noise_energy(reading: Reading, conclusion: Conclusion) -> float:
+    """The sum of squares that the regression leaves of all samples; by what units leave, where squares cancel."""
+    squares = reading.sums.squares
+    energy = residual_energy(squares, conclusion.regression)
+    if energy > CANCELLED * float(squares.sum()):
+        return energy
+    return conclusion.energy * reading.sums.weight
 
 
 def bytes_of_all(reading: Reading, conclusions: Sequence[Conclusion]) -> int:
@@ -163,7 +178,9 @@ def largest_mean(units: Sequence[UnitSum]) -> float:
 
 
 def refuse_constant_samples(units: Sequence[UnitSum], regression: Regression) -> None:
-    """Flips of rounding are no test."""
+    """Flips of rounding are no test; one unit alone says nothing of them."""
+    if len(units) < 2:
+        return
     energy = 0.0
     for _, residuals in unit_residuals(units, regression):
         energy += float(np.vdot(residuals, residuals))
@@ -222,8 +239,8 @@ def conclusion_of(reading: Reading, answer: Answer, flips: SignTests) -> Conclus
             answer = first_component_of(answer)  # it was proven before p was adjusted for whitened versions
         tests = component_tests(answer, flips, first_test)
         agreements = agreements_of_halves(answer, flips)
-    errors, inflation, z = errors_and_inflation(reading, answer, flips)
-    return Conclusion(answer, flips, p, tests, entries, agreements, errors, inflation, z, loud)
+    errors, inflation, z, energy = errors_and_inflation(reading, answer, flips)
+    return Conclusion(answer, flips, p, tests, entries, agreements, errors, inflation, z, energy, loud)
 
 
 class Versions:
@@ -291,8 +308,10 @@ def agreements_of_halves(answer: Answer, flips: SignTests) -> Array:
     return np.concatenate([agreements, np.full(missing, math.nan)])
 
 
-def errors_and_inflation(reading: Reading, answer: Answer, flips: SignTests) -> tuple[list[Errors], float, float]:
-    """Errors of all components, by how much dependence enlarges their squares, and how certain that is.
+def errors_and_inflation(
+    reading: Reading, answer: Answer, flips: SignTests
+) -> tuple[list[Errors], float, float, float]:
+    """Errors of all components, by how much dependence enlarges their squares, how certain that is, and noise energy.
 
     They come from the scatter of bins that have nothing to do with the order of samples, or of the units that were
     given.  White noise leaves as many degrees of freedom of these as :func:`unit_freedom` says.
@@ -323,7 +342,7 @@ def errors_and_inflation(reading: Reading, answer: Answer, flips: SignTests) -> 
         len(units) * share_left / inflation,
         reading.solver.confidence,
     )
-    return errors, shown, z
+    return errors, shown, z, float(energies.sum()) / freedom
 
 
 # Components -----------------------------------------------------------------------------------------------------------

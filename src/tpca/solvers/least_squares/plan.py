@@ -3,7 +3,8 @@ r"""What least squares holds: how many bins, samples and flips at a time, within
 There are 2048 bins for digests at most, a power of two; for large samples no more than take 2²¹ numbers, but 32, and
 fewer, down to 8, only where the memory asks for it.  Bins of neighbours are 32 to 64, fewer from 16 on.  All of this
 follows from the shape of samples, their columns and the memory, not from their number, so that samples that are given
-at once and samples that are pushed in one after the other end in the same bins.
+at once and samples that are pushed in one after the other end in the same bins; but for groups that do not fit, whose
+number is known only of samples that are given at once.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from tpca.wording import amount
 
 MOST_UNITS = 2048
 """Bins of digests, or groups; up to some 2000 samples of usual size a bin is a sample."""
+MANY = 256
+"""Bins of digests for which the first samples are looked at for copies; fewer show nothing, but of small samples."""
 USUAL_DEALT = 32
 FEWEST_DEALT = 8
 """Bins of digests, whatever the size of samples; and where the memory is short."""
@@ -138,7 +141,7 @@ def plan_memory(
         shortest=shortest,
         grouped=design.groups is not None,
         partial=partial,
-        small=entries <= SMALL_SAMPLE,
+        looks=design.groups is None and dealt > 0 and (dealt >= MANY or entries <= SMALL_SAMPLE),
     )
     return BinPlan(binning, chunk, held)
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.inference.regression import Regression, residual_energy
+from tpca.inference.regression import Regression
 from tpca.solvers.least_squares.sums import KeptSample, SampleSums
 from tpca.tensors.blocks import Array
 
@@ -63,7 +63,7 @@ class SampleLook:
     noise_energy: float
 
 
-def look_at_samples(sums: SampleSums, regression: Regression) -> SampleLook:
+def look_at_samples(sums: SampleSums, regression: Regression, noise_energy: float) -> SampleLook:
     """Look at what was kept of all samples, once they have ended."""
     squares: Array = np.zeros(math.prod(regression.dims))
     cubes = np.zeros_like(squares)
@@ -81,7 +81,6 @@ def look_at_samples(sums: SampleSums, regression: Regression) -> SampleLook:
     if sums.loudest is not None:
         residual = without_effects(sums.loudest, regression)
         loudest = max(loudest, sums.loudest.weight * float(np.vdot(residual, residual)))
-    energy = residual_energy(sums.squares, regression)
     vary = squares > 0
     skewness = 0.0
     if vary.any():
@@ -89,7 +88,7 @@ def look_at_samples(sums: SampleSums, regression: Regression) -> SampleLook:
     return SampleLook(
         kurtosis=fourth / max(float(squares.sum()) ** 2, TINY) * n_entries,
         skewness=skewness,
-        loudest=loudest / max(energy, TINY),
+        loudest=loudest / max(noise_energy, TINY),
         copies=sums.smallest_digests.copies(sums.n),
-        noise_energy=energy,
+        noise_energy=noise_energy,
     )

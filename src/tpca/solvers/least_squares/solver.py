@@ -112,7 +112,7 @@ class LeastSquaresRun(Run):
 
     def ask(self) -> Ask[Any] | None:
         """The next samples."""
-        self.sums.question = (self.design, self.plan.binning, 0, True, self.sums.last, self.sums.by_place)
+        self.sums.question = (self.design, self.plan.binning, 0, True, self.sums.last, self.sums.dealing)
         wanted = self._round()
         if self.ended or wanted <= 0:
             self._end()
@@ -134,7 +134,7 @@ class LeastSquaresRun(Run):
         if self._remote:
             bins = binning.dealt + binning.neighbours
             wanted = max(bins * SUMS_WORTH, math.ceil(known / REMOTE_ROUNDS))
-            if binning.small and self.sums.end < binning.singles:  # what they show is needed before there are more
+            if binning.looks and self.sums.end < binning.singles:  # what they show is needed before there are more
                 wanted = binning.singles - self.sums.end
         _, stop = binning.stretch_at(self.sums.end + wanted - 1)
         left = min(self._length, self._most) - self.sums.n
@@ -154,8 +154,10 @@ class LeastSquaresRun(Run):
         self.ended = True
 
     def _end(self) -> None:
-        """Refuse a design of more rows than samples."""
+        """No sample follows; refuse a design of more rows than samples."""
         self.ended = True
+        if not self._pushed:  # now: a checkpoint that is taken while the result is worked out has all samples added
+            self.sums.end_here()
         read = self.sums.n + getattr(self._data, "n_skipped", 0)
         if self.sums.n and self._data.length is None and read < self._length < math.inf:
             raise SampleError(

@@ -11,9 +11,10 @@ smallest digests            with how often each was seen: samples that are copie
 ==========================  ==========================================================================================
 
 As long as there are no more samples than bins of digests, every sample has a bin of its own.  With one sample more,
-those join whose digests are alike modulo the number of bins, exact copies among them.  Where small samples are of a few
-kinds only, as answers to a few questions are, copies say nothing: if more than a tenth of these first samples are
-copies, all are dealt out by their ordinals instead.
+those join whose digests are alike modulo the number of bins.  Copies would all be in one bin, which is right for a
+measurement that was counted twice, and wrong for samples of a few kinds: answers to a few questions, or many samples
+that are a constant.  So digests that were seen twice among these first samples are *common*: their samples are dealt
+out by their ordinals, and so are all if more than a tenth of the first ones are copies (:class:`Dealing`).
 
 **The same bits for the same sequence of samples**, in whatever batches, on whatever engine.  A sample is known by its
 *ordinal*, the number of samples before it.  Large samples are added eight at a time, from an ordinal that is a multiple
@@ -39,7 +40,7 @@ s                      ``Binning.stretch``, a multiple :math:`\ell 2^a`
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ FEWEST_ROWS = 32
 PIECE = 2**20
 """Numbers of samples that are digested and added at a time: they are in the cache when they are added."""
 COMMON = 0.1
-"""Share of copies among the first small samples beyond which they are of a few kinds only."""
+"""Share of copies among the first samples beyond which all are taken as samples of a few kinds."""
 VECTORS = 2**12
 """Numbers of a bin up to which those of all bins are added in one call of NumPy."""
 
@@ -75,7 +76,8 @@ class Binning:
 
     There are ``dealt`` bins for digests, or units for groups if these are ``grouped``; at most ``neighbours`` blocks of
     at least ``shortest`` samples; 0 where there are none of a kind.  The first stretches have ``stretch`` samples each;
-    ``samples`` are kept.  With ``partial``, entries may be missing.  Samples are ``small`` where copies may be common.
+    ``samples`` are kept.  With ``partial``, entries may be missing.  One that ``looks`` for copies does so among the
+    first samples, where these are many, or so small that copies are likely.
     """
 
     dealt: int
@@ -85,7 +87,7 @@ class Binning:
     shortest: int = 1
     grouped: bool = False
     partial: bool = False
-    small: bool = False
+    looks: bool = False
 
     @property
     def singles(self) -> int:
@@ -112,6 +114,35 @@ class Binning:
 
     def _doublings(self, ordinal: int) -> int:
         return max(0, (ordinal // self.stretch).bit_length() - 3)
+
+
+@kept
+@dataclass(frozen=True)
+class Dealing:
+    """How samples are dealt out, once there are more than bins: by their digests, but for those with ``common`` ones.
+
+    If they are dealt out ``by_place``, all are.
+    """
+
+    by_place: bool = False
+    common: Digests = field(default_factory=lambda: np.empty(0, np.uint64))
+
+    def numbers(self, digest: Digests, ordinals: Digests) -> Digests:
+        """The number (n,) of every sample, of which its bin is the remainder."""
+        if self.by_place:
+            return scrambled(ordinals)
+        if not len(self.common):
+            return digest
+        return np.where(np.isin(digest, self.common), scrambled(ordinals), digest)
+
+
+def dealing_after(first: Digests) -> Dealing:
+    """How samples are dealt out, of which the first have these digests."""
+    seen, counts = np.unique(first, return_counts=True)
+    copies = len(first) - len(seen)
+    if copies > COMMON * len(first):
+        return Dealing(by_place=True)
+    return Dealing(common=seen[counts > 1])
 
 
 @kept
@@ -159,13 +190,11 @@ class BinSums:
         for sums in self._arrays():
             sums[first : len(self.keys)] = 0
 
-    def join_single(self, by_place: bool) -> None:
-        """There are more samples than bins: they are dealt out by their numbers, or by their places."""
+    def join_single(self, dealing: Dealing) -> None:
+        """There are more samples than bins: they are dealt out."""
         if not self.single:
             return
-        numbers = self.keys
-        if by_place:
-            numbers = scrambled(self.ordinals)
+        numbers = dealing.numbers(self.keys, self.ordinals)
         bins = (numbers % np.uint64(len(self.row_of))).astype(np.intp)
         count = len(bins)
         joined = []
@@ -205,12 +234,12 @@ class BinSums:
         if self.entry_grams is not None:
             self.entry_grams = longer(self.entry_grams, wanted)
 
-    def take(self, other: BinSums, by_place: bool) -> None:
+    def take(self, other: BinSums, dealing: Dealing) -> None:
         """Add the sums of samples that come next."""
         if other.single:
             rows = self.rows_for_single(other.keys, other.ordinals)
         else:
-            self.join_single(by_place)
+            self.join_single(dealing)
             rows = self.rows_for(other.keys)
         for sums, following in zip(self._arrays(), other._arrays(), strict=True):
             following = following[: len(rows)]
@@ -323,8 +352,10 @@ class WaitingRows:
         if some.samples.dtype.itemsize > self.samples.dtype.itemsize:
             self.samples = self.samples.astype(some.samples.dtype)
         self.samples[rows] = some.samples
+        if self.seen is None and some.seen is not None:
+            self.seen = np.ones(self.samples.shape, some.seen.dtype)
         if self.seen is not None:
-            self.seen[rows] = some.seen
+            self.seen[rows] = 1 if some.seen is None else some.seen
         self.places[rows] = some.places
         self.energies[rows] = some.energies
         self.count = rows.stop
@@ -464,19 +495,21 @@ class SampleSums(Accumulator):
         begin: int = 0,
         goes_on: bool = False,
         last: int | None = None,
-        by_place: bool | None = None,
+        dealing: Dealing | None = None,
     ) -> None:
-        super().__init__(design, binning, begin, goes_on, last, by_place)
+        super().__init__(design, binning, begin, goes_on, last, dealing)
         self.binning = binning  # also of one that comes from a worker, without its question
         self.goes_on = goes_on
         self.last = last
-        self.by_place = by_place  # whether samples are dealt out by their ordinals; None: that is not known yet
+        self.dealing = dealing  # None until the first samples have shown it
+        if not binning.looks:
+            self.dealing = Dealing()
         self.begin = begin
         self.end = begin  # the ordinal of the sample that comes next
         self.stretches: list[Stretch] = []  # in their order; the last may be open
         self.blocks: dict[Block, UnitSum] = {}
         self.waiting: WaitingRows | None = None
-        self.kept: dict[tuple[int, int], KeptSample] = {}  # by digest and ordinal
+        self.kept: dict[int, KeptSample] = {}  # by digest
         self.loudest: KeptSample | None = None
         self.largest_energy = -1.0
         self.weight = 0.0
@@ -495,17 +528,13 @@ class SampleSums(Accumulator):
         if self.end >= self.binning.singles:
             self._decide()
         design, binning, _, _, last, _ = self.question
-        return SampleSums(design, binning, self.end, last=last, by_place=self.by_place)
+        return SampleSums(design, binning, self.end, last=last, dealing=self.dealing)
 
-    def _decide(self) -> None:
-        """Decide how samples are dealt out, once there are more than bins."""
-        if self.by_place is not None:
-            return
-        self.by_place = False
-        if self.binning.small:
-            first = np.concatenate([np.empty(0, np.uint64), *(one.sums.keys for one in self.stretches)])
-            copies = len(first) - len(np.unique(first))
-            self.by_place = copies > COMMON * len(first)
+    def _decide(self) -> Dealing:
+        """How samples are dealt out, once there are more than bins."""
+        if self.dealing is None:
+            self.dealing = dealing_after(np.concatenate([one.sums.keys for one in self.stretches]))
+        return self.dealing
 
     def edges(self, n: int) -> list[int]:
         """Where ``n`` samples that come next may be divided, as numbers of samples from 0 on: at stretches."""
@@ -589,7 +618,7 @@ class SampleSums(Accumulator):
         rows = DealtRows(arrivals.samples, arrivals.seen, columns, weights, numbers)
         self.weight += float(weights.sum())
         self.smallest_digests.add(digest)
-        self._keep(rows, deals, arrivals.places, ordinal)
+        self._keep(rows, deals, arrivals.places)
         self._note_loudest(rows, arrivals.energies, arrivals.places)
         self._add_rows(rows, ordinal)
 
@@ -608,7 +637,7 @@ class SampleSums(Accumulator):
             if not self.stretches:
                 self._open_stretch(self.end, 1, len(total))
             sums = self.stretches[0].sums
-            sums.join_single(False)
+            sums.join_single(Dealing())
             row = sums.rows_for(np.array([number], np.uint64))[0]
             blocks[0].moments += total
             blocks[0].gram += count
@@ -634,8 +663,7 @@ class SampleSums(Accumulator):
             if first < self.binning.singles:
                 stop = min(stop, start + self.binning.singles - first)
             else:
-                self._decide()
-                self.stretches[-1].sums.join_single(bool(self.by_place))
+                self.stretches[-1].sums.join_single(self._decide())
             self._add_run(rows[start:stop], first)
             self._move_on(ordinal + stop, stretch_stop)
             start = stop
@@ -682,7 +710,7 @@ class SampleSums(Accumulator):
             if sums.single:
                 bin_rows = sums.rows_for_single(rows.numbers, ordinals)
             else:
-                bin_rows = sums.rows_for(scrambled(ordinals) if self.by_place else rows.numbers)
+                bin_rows = sums.rows_for(self._decide().numbers(rows.numbers, ordinals))
             np.add.at(sums.counts, bin_rows, 1)
             moments.append(Target(sums.moments, bin_rows))
             grams.append(Target(sums.grams, bin_rows))
@@ -716,25 +744,26 @@ class SampleSums(Accumulator):
             if self.stretches[-1] is not last:  # its sums are part of others now
                 self._spare = last.sums
 
-    def _keep(self, rows: DealtRows, deals: Digests, places: Indices, ordinal: int) -> None:
-        """Keep samples with the smallest digests; of those before, the largest go."""
+    def _keep(self, rows: DealtRows, deals: Digests, places: Indices) -> None:
+        """Keep samples with the smallest digests, one of each; of those before, the largest go."""
         candidates = np.arange(len(deals))
         if self._kept_bound < 2**64:
             candidates = np.flatnonzero(deals < np.uint64(self._kept_bound))
             if not len(candidates):
                 return
-        candidates = candidates[np.argsort(deals[candidates], kind="stable")[: self.binning.samples]]
-        for row in candidates:
-            key = (int(deals[row]), ordinal + int(row))
-            self.kept[key] = kept_sample(rows, int(row), int(places[row]))
+        _, places_of_smallest = np.unique(deals[candidates], return_index=True)
+        for row in candidates[places_of_smallest[: self.binning.samples]]:
+            digest = int(deals[row])
+            if digest not in self.kept:
+                self.kept[digest] = kept_sample(rows, int(row), int(places[row]))
         self._thin()
 
     def _thin(self) -> None:
-        keys = sorted(self.kept)
-        for key in keys[self.binning.samples :]:
-            del self.kept[key]
-        if len(keys) >= self.binning.samples:
-            self._kept_bound = keys[self.binning.samples - 1][0]
+        digests_kept = sorted(self.kept)
+        for digest in digests_kept[self.binning.samples :]:
+            del self.kept[digest]
+        if len(digests_kept) >= self.binning.samples:
+            self._kept_bound = digests_kept[self.binning.samples - 1]
 
     def _note_loudest(self, rows: DealtRows, energies: Array, places: Indices) -> None:
         row = int(np.argmax(energies))
@@ -749,6 +778,8 @@ class SampleSums(Accumulator):
         assert self.waiting is None, "samples can follow only whole stretches"
         self.n += other.n
         self.end = other.end
+        if self.dealing is None:
+            self.dealing = other.dealing
         self.waiting = other.waiting
         self.weight += other.weight
         self.stretches += other.stretches
@@ -757,7 +788,7 @@ class SampleSums(Accumulator):
         if self.binning.neighbours and self.blocks:
             held = 0 if self.waiting is None else self.waiting.count
             self._join_blocks(self.end - held)
-        self.kept |= other.kept
+        self.kept = other.kept | self.kept  # of copies the first one
         self._thin()
         if other.largest_energy > self.largest_energy:
             self.largest_energy = other.largest_energy
@@ -775,7 +806,7 @@ class SampleSums(Accumulator):
             if not self._follows(first, following):
                 number += 1
                 continue
-            first.sums.take(following.sums, bool(self.by_place))
+            first.sums.take(following.sums, self.dealing or Dealing())
             first.stop = following.stop
             del self.stretches[number + 1]
             number = max(0, number - 1)
@@ -813,7 +844,7 @@ class SampleSums(Accumulator):
         self._spare = None
         while len(self.stretches) > 1:
             following = self.stretches.pop()
-            self.stretches[-1].sums.take(following.sums, bool(self.by_place))
+            self.stretches[-1].sums.take(following.sums, self.dealing or Dealing())
             self.stretches[-1].stop = following.stop
 
     @property
