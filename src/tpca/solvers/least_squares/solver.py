@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from tpca.engines import Data, open_engine
 from tpca.errors import SampleError, StreamError
@@ -163,6 +163,11 @@ class LeastSquaresRun(Run):
             raise SampleError(
                 f"y, groups or sample_weight have {len(self.design)} rows for {read} samples; give one for each."
             )
+
+    def silent_copy(self) -> Self:
+        """A copy that calls nobody back."""
+        self.sums.let_go()
+        return super().silent_copy()
 
     def extend(self, design: Design) -> None:
         """What is known of the samples that come next."""

@@ -834,9 +834,13 @@ class SampleSums(Accumulator):
                     self.blocks[level + 1, number // 2] = sums
 
     def close(self) -> None:
-        """Let go of memory that is not in use."""
+        """No more samples come in this round."""
         if not self.goes_on:
-            self._spare = None
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Let go of memory that is not in use."""
+        self._spare = None
 
     def end_here(self) -> None:
         """No sample follows: those that wait are added, and what was begun counts as whole."""
