@@ -226,3 +226,17 @@ def test_a_fit_lets_go_of_its_samples(target, count, rng):
     finally:
         gc.enable()
     assert pca.n_samples_seen_ == 60
+
+
+@pytest.mark.parametrize(
+    ("n", "options", "says"),
+    [
+        (10, {"dependence": 10}, "all 10 samples are in one unit, .* a smaller dependence"),
+        (2, {"target": "effect"}, "2 samples determine the 2 numbers .* give more samples"),
+    ],
+)
+def test_too_few_samples_for_errors_are_refused_with_what_would_help(n, options, says, rng):
+    samples = rng.standard_normal((n, 4, 3))
+    y = np.arange(n) * 1.0 if "target" in options else None
+    with pytest.raises(TpcaError, match=says):
+        TensorPCA(random_state=0, **options).fit(samples, y)

@@ -34,6 +34,7 @@ from tpca.solvers.least_squares.question import Answer, SignTests, Test, answer_
 from tpca.solvers.least_squares.samples import look_at_samples, rows_for_whitening
 from tpca.solvers.least_squares.sums import SampleSums
 from tpca.tensors.blocks import Array
+from tpca.wording import count
 
 ROUNDING = 1e3 * float(np.finfo(np.float64).eps)
 """Relative error of a sum."""
@@ -106,6 +107,7 @@ def conclude(reading: Reading) -> Estimate:
     for name, interest in reading.design.questions:
         regression = regress(units, interest, reading.dims, reading.design.stacked)
         if not conclusions:
+            refuse_few(units, regression)
             refuse_constant_samples(units, regression)
         answer, flips = answer_question(
             name,
@@ -177,10 +179,22 @@ def largest_mean(units: Sequence[UnitSum]) -> float:
     return size
 
 
-def refuse_constant_samples(units: Sequence[UnitSum], regression: Regression) -> None:
-    """Flips of rounding are no test; one unit alone says nothing of them."""
+def refuse_few(units: Sequence[UnitSum], regression: Regression) -> None:
+    """One unit, or as many columns as samples, leave nothing to tell errors from."""
     if len(units) < 2:
-        return
+        raise StreamError(
+            f"all {count(regression.n, 'sample')} are in one unit, and errors need two at least; give more samples, or "
+            "a smaller dependence."
+        )
+    if regression.n <= regression.columns:
+        raise StreamError(
+            f"{count(regression.n, 'sample')} determine the {regression.columns} numbers that are fitted to each entry; "
+            "nothing is left to tell errors from: give more samples."
+        )
+
+
+def refuse_constant_samples(units: Sequence[UnitSum], regression: Regression) -> None:
+    """Flips of rounding are no test."""
     energy = 0.0
     for _, residuals in unit_residuals(units, regression):
         energy += float(np.vdot(residuals, residuals))
@@ -220,11 +234,11 @@ def conclusion_of(reading: Reading, answer: Answer, flips: SignTests) -> Conclus
     """Test and errors of one question."""
     regression = answer.regression
     solver = reading.solver
-    count = len(answer.vectors)
+    asked = len(answer.vectors)
     p = math.nan
-    tests = [Test()] * count
+    tests = [Test()] * asked
     entries = np.full(regression.dims, math.nan)
-    agreements = np.full(count, math.nan)
+    agreements = np.full(asked, math.nan)
     loud = None
     if not flips.why_not:
         entries = entry_p_values(flips.plain, flips.signs, flips.scale, flips.chunk, flips.progress)
