@@ -189,7 +189,7 @@ def refuse_few(units: Sequence[UnitSum], regression: Regression) -> None:
     if regression.n <= regression.columns:
         raise StreamError(
             f"{count(regression.n, 'sample')} determine the {regression.columns} numbers that are fitted to each "
-            "entry; nothing is left to tell errors from; give more samples."
+            "entry: nothing is left to tell errors from; give more samples."
         )
 
 
