@@ -80,7 +80,7 @@ def cluster():
         yield cluster
 
 
-@pytest.mark.parametrize("case", GIVEN)
+@pytest.mark.parametrize("case", ["mean", "effect", "groups", pytest.param("labels", marks=pytest.mark.slow)])
 def test_the_bits_are_the_same_however_samples_come(case, stores, cluster, tmp_path, monkeypatch):
     """An array, files, what passes by once, batches of any size, one and two workers, a killed process that goes on."""
     expected = bits(fitted(X, case))
