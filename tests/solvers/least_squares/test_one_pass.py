@@ -165,10 +165,10 @@ def test_the_default_tells_the_same_of_shuffled_samples_but_for_dependence(rng):
     assert lengths[0] == pytest.approx(lengths[1], rel=1e-12)
 
 
-def test_small_samples_of_a_few_kinds_are_samples_of_their_own(cluster, tmp_path):
+def test_small_samples_of_a_few_kinds_are_samples_of_their_own(cluster, tmp_path, rng):
     """Answers to four questions: sixteen kinds.  Errors are those of independent samples, and the bits the same."""
     n = 3000
-    answers = (RNG.random((n, 2, 2)) < 0.4) - 0.3
+    answers = (rng.random((n, 2, 2)) < 0.4) - 0.3
     deviations = answers - answers.mean(axis=0)
     zarr.create_array(tmp_path / "x.zarr", data=answers, chunks=(100, 2, 2))
     for dependence in ("auto", None):
@@ -194,14 +194,14 @@ def plain_error(samples, pca):
 
 
 @pytest.mark.parametrize("kind", ["a constant now and then", "ten kinds", "an offset"])
-def test_intervals_are_those_of_independent_samples_whatever_repeats(kind, cluster, tmp_path):
+def test_intervals_are_those_of_independent_samples_whatever_repeats(kind, cluster, tmp_path, rng):
     """2500 samples in 2048 bins: some 1440 of them are used, and an error is known to 2 %; 15 % is beyond chance."""
     n, dims = 2500, (20, 15)
-    samples = RNG.standard_normal((n, *dims)) + 1
+    samples = rng.standard_normal((n, *dims)) + 1
     if kind == "a constant now and then":
-        samples[RNG.random(n) < 0.08] = 3.0
+        samples[rng.random(n) < 0.08] = 3.0
     if kind == "ten kinds":
-        samples = samples[RNG.integers(0, 10, n)]
+        samples = samples[rng.integers(0, 10, n)]
     if kind == "an offset":
         samples += 1e8
     pca = TensorPCA(dependence=None, **OPTIONS).fit(samples)
@@ -214,9 +214,9 @@ def test_intervals_are_those_of_independent_samples_whatever_repeats(kind, clust
     assert bits(both) == bits(pca)
 
 
-def test_few_kinds_in_little_memory_have_the_same_bits_on_workers(cluster, tmp_path):
+def test_few_kinds_in_little_memory_have_the_same_bits_on_workers(cluster, tmp_path, rng):
     """There are fewer bins than a first stretch has samples, so that one worker deals them out."""
-    answers = RNG.integers(0, 2, (2000, 2, 2)) * 1.0
+    answers = rng.integers(0, 2, (2000, 2, 2)) * 1.0
     zarr.create_array(tmp_path / "x.zarr", data=answers, chunks=(100, 2, 2))
     options = {**OPTIONS, "memory_limit": 4000, "solver": "least_squares"}
     pca = TensorPCA(**options).fit(answers)
