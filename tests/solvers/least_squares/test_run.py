@@ -161,10 +161,10 @@ def peak_of(function):
 @pytest.mark.parametrize("limit", [8_000_000, pytest.param(16_000_000, marks=pytest.mark.slow)])
 def test_two_components_of_samples_in_memory_keep_the_limit(target, limit, rng):
     """58 kB a sample.  Beside the limit: six copies of the 2¹⁶ entries that are looked at together, 3 MB."""
-    samples, y = rng.standard_normal((300, 2, 60, 60)), rng.standard_normal(300)
+    samples, y = rng.standard_normal((150, 2, 60, 60)), rng.standard_normal(150)
 
     def fit():
-        pca = TensorPCA(2, target=target, memory_limit=limit, n_resamples=49, random_state=0)
+        pca = TensorPCA(2, target=target, memory_limit=limit, n_resamples=29, random_state=0)
         return pca.fit(samples, y if target == "effect" else None)
 
     fit()  # what is imported is not counted
