@@ -87,9 +87,6 @@ class DaskEngine(StreamEngine):
         self._reduce_number = itertools.count()
         self._turn = 0  # the worker that begins
 
-    def read_ahead_within(self, nbytes: int) -> None:
-        """A worker reads one batch ahead in any case."""
-
     def _batches_from(self, first: int) -> Iterator[Any]:
         """Stand-ins for the batches; how many samples have some that may be left out is counted, all wanted at once."""
 

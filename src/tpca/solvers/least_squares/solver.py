@@ -112,7 +112,7 @@ class LeastSquaresRun(Run):
 
     def ask(self) -> Ask[Any] | None:
         """The next samples."""
-        self.sums.question = (self.design, self.plan.binning, 0, True, self.sums.last, self.sums.dealing)
+        self.sums.question = (self.design,)  # all that sums that go on ask for
         wanted = self._round()
         if self.ended or wanted <= 0:
             self._end()

@@ -527,8 +527,7 @@ class SampleSums(Accumulator):
         """Empty sums of the samples that come next."""
         if self.end >= self.binning.singles:
             self._decide()
-        design, binning, _, _, last, _ = self.question
-        return SampleSums(design, binning, self.end, last=last, dealing=self.dealing)
+        return SampleSums(self.question[0], self.binning, self.end, last=self.last, dealing=self.dealing)
 
     def _decide(self) -> Dealing:
         """How samples are dealt out, once there are more than bins."""
