@@ -138,7 +138,8 @@ class LawEngine(_Drawn):
 
         Sums of squares are their expectation: of thousands of entries they hardly differ from it.
         """
-        design, binning = part.question[:2]
+        design = part.question[0]
+        binning = part.binning
         if not design.plain or not binning.neighbours or not binning.dealt:
             raise StreamError("the law of a mean knows no y, weights, groups or dependence; draw samples instead.")
 
